@@ -54,7 +54,7 @@ def test_killing_everything_and_running_again_loses_and_doubles_nothing(world: W
         process.wait()
     code, said = finish(world.start(file, "--restore", "auto"))
     assert code == 0, said
-    assert "goes on: pipeline 1 after checkpoint" in said
+    assert "resumes: pipeline 1 after checkpoint" in said
     assert world.ids() == list(range(60))
 
 
@@ -106,7 +106,7 @@ def test_sigterm_is_as_ctrl_c_and_a_second_signal_ends_it_at_once(world: World) 
     world.until(lambda: world.checkpoints() >= 2)
     process.send_signal(signal.SIGTERM)
     assert process.stdout is not None
-    while "once more to stop at once" not in process.stdout.readline():
+    while "repeat to stop at once" not in process.stdout.readline():
         assert process.poll() is None
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == 130

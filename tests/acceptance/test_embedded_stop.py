@@ -110,7 +110,7 @@ def test_a_stop_that_comes_before_the_driver_is_up_is_obeyed(world: World) -> No
     ask(world, DesiredState.CANCEL)
     code, said = finish(process)
     assert (code, world.status()) == (130, JobStatus.CANCELED), said
-    assert "no checkpoint is kept" in said
+    assert "there is no checkpoint" in said
     assert "--restore latest" not in said
 
 

@@ -271,7 +271,7 @@ def test_plain_http_gets_no_answer_and_harms_nobody(site: Site, papers: Papers) 
 def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_comes_in(
     mutual: Site, papers: Papers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "PATIENCE_S", 0)
+    monkeypatch.setattr(remote, "RETRY_FOR_S", 0)
     assert "totalSlot" in asked(mutual, papers.access("client"))
     for certificate in ("", "stranger"):
         with pytest.raises(Unreachable, match="TIDEGATE_CLIENT_CERTIFICATE"):

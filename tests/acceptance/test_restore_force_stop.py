@@ -248,7 +248,7 @@ def test_a_job_that_is_force_stopped_again_and_again_goes_on_from_its_latest_che
     file = world.job()
     world.killed(file)
     world.killed(file)
-    assert "goes on: pipeline 1 after checkpoint" in world.stopped(
+    assert "resumes: pipeline 1 after checkpoint" in world.stopped(
         world.start(file, "--restore", "latest")
     )
     refuses_another_table(world)

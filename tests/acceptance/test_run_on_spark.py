@@ -162,7 +162,7 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
     second = start()
     rows, said = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0, said
-    assert "goes on: pipeline 1 after checkpoint" in said
+    assert "resumes: pipeline 1 after checkpoint" in said
     assert ids(tmp_path / "u") == list(range(900))
     assert "SeaTunnelRow#kind=INSERT" in rows
     assert not list((home.root / "work").glob("*"))

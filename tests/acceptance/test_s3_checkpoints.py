@@ -259,7 +259,7 @@ def test_a_job_that_is_killed_goes_on_from_s3_on_spark_and_its_keys_are_nowhere(
     second = world.start(world.job(1500, rate=100_000), PROGRAM)
     said = second.communicate(timeout=PATIENCE_S)[0]
     assert second.returncode == 0, said
-    assert "goes on: pipeline 1 after checkpoint" in said
+    assert "resumes: pipeline 1 after checkpoint" in said
     assert world.ids() == list(range(1500))
     assert [*world.storage.files.walk("7")] == [], "a job that has finished leaves nothing"
     assert SECRET_KEY not in said

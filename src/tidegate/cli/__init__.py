@@ -1,5 +1,6 @@
-"""The command line: one file for each group of verbs, imported when it is called, so that `tidegate
-validate` needs no JVM, no Arrow, no Spark.
+"""The command line: one file per group of commands, imported only when a command is called.
+
+So `tidegate validate` needs no JVM, no Arrow and no Spark.
 """
 
 from contextlib import suppress
@@ -11,7 +12,7 @@ import click
 from tidegate import __version__
 from tidegate.cli import exits
 
-VERBS = {
+COMMANDS = {
     "accept-change": "tidegate.cli.accept_change:accept_change",
     "cancel": "tidegate.cli.jobs:cancel",
     "capacity": "tidegate.cli.capacity:capacity",
@@ -42,13 +43,13 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
-    """Verbs by name, imported late."""
+class LazyGroup(click.Group):
+    """Commands by name; the module of a command is imported when it is called."""
 
     def main(self, *arguments: Any, **named: Any) -> Any:
-        """Run a verb.
+        """Run a command.
 
-        Output that cannot be written ends it with a code of its own, and never with a traceback.
+        If its output cannot be written, it ends with an exit code of its own, without a traceback.
         """
         from tidegate.cli import output
 
@@ -56,35 +57,39 @@ class Verbs(click.Group):
         try:
             return super().main(*arguments, **named)
         except (OSError, SystemExit):
-            error = output.lost()
+            error = output.flush_output()
             if error is None:
                 raise
         code = output.exit_code(error)
-        if code != exits.NOBODY_READS:  # of that one nobody wants to hear
+        if code != exits.OUTPUT_CLOSED:  # a closed pipe is no error worth a message
             with suppress(OSError):
                 click.echo(f"tidegate: {output.describe(error)}", err=True)
         raise SystemExit(code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Ctrl-C ends every verb with the code that shells expect."""
+        """End a command on Ctrl-C with the exit code that shells expect."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            click.echo(err=True)  # behind the terminal's ^C
+            click.echo(err=True)  # ends the line of the terminal's ^C
             ctx.exit(exits.CANCELED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        return sorted(VERBS)
+        return sorted(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
-        if cmd_name not in VERBS:
+    def get_command(  # click's signature
+        self,
+        ctx: click.Context,  # noqa: ARG002
+        cmd_name: str,
+    ) -> click.Command | None:
+        if cmd_name not in COMMANDS:
             return None
-        module, _, name = VERBS[cmd_name].partition(":")
+        module, _, name = COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tidegate")
 def main() -> None:
-    """Data-integration jobs on Spark that never lose their place."""
+    """Run fault-tolerant data-integration jobs on Spark, with exactly-once checkpoints."""

@@ -1,8 +1,7 @@
-"""`tidegate accept-change JOB`: decide about a change of a table that has stopped a job, and resume
-it.
+"""`tidegate accept-change JOB`: decide about a table change that has stopped a job, and resume it.
 
-A job of `tidegate run` goes on in this process, as `tidegate run --restore latest` would; a job of
-servers goes on there, asked through one of them or through the store that they share.
+A job of `tidegate run` resumes in this process, as with `tidegate run --restore latest`. A job of
+servers resumes there; the request goes to one of them, or to the store that they share.
 """
 
 import os
@@ -15,7 +14,7 @@ import click
 
 from tidegate.cli import exits, remote, run
 from tidegate.cli.installation import LocalInstallation, installation
-from tidegate.cli.run import refuse, run_stored
+from tidegate.cli.run import print_error, run_stored
 from tidegate.cli.savepoint import AS_JSON, CONFIG, HOME, known_job
 from tidegate.client import Client, NotAllowed, Refused
 from tidegate.clock import SystemClock
@@ -35,30 +34,28 @@ CONFLICT = 409
 @click.command("accept-change")
 @click.argument("job")
 @click.option(
-    "--at", required=True, metavar="POSITION", help="Where the change is, as the job's error says."
+    "--at", required=True, metavar="POSITION", help="Position of the change, from the job's error."
 )
 @click.option(
     "--choice",
     required=True,
     type=click.Choice([each.value for each in ChangeChoice], case_sensitive=False),
-    help="How to go on.",
+    help="How to continue.",
 )
 @click.option(
     "--table",
     default="",
     metavar="TABLE",
-    help="Only this table; without it every table that this change stops.",
+    help="Only this table.  [default: every table that this change stops]",
 )
 @HOME
 @CONFIG
 @click.option(
     "--server",
     metavar="URL[,URL]",
-    help="Ask a server, instead of the store of this installation (TIDEGATE_SERVER).",
+    help="Send the request to a server, not to the store of this installation (TIDEGATE_SERVER).",
 )
-@click.option(
-    "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
-)
+@click.option("--ca-file", help="PEM file of the authority that signed the servers' certificates.")
 @AS_JSON
 def accept_change(
     job: str,
@@ -71,19 +68,19 @@ def accept_change(
     ca_file: str | None,
     as_json: bool,
 ) -> NoReturn:
-    """Decide about a change of a table that has stopped JOB (id or name), and resume it from its
-    last checkpoint.
+    """Decide about a table change that has stopped JOB (id or name), and resume the job.
 
     \b
-    adopt   take the table as it is now; rows that are in the target stay as they are
-    reread  take the table as it is now and read all of it again; rows that it no longer has stay
-            in the target: delete them there
-    skip    go on as if the change were not there
+    adopt   use the new table definition; rows in the target stay as they are
+    reread  use the new table definition and read the whole table again; rows that the table no
+            longer has stay in the target: delete them there
+    skip    continue as if the change had not happened
 
-    \b The error of the job names the position and the choices that it has. A job of `tidegate run`
-    is run here, to its end, with the exit codes of `tidegate run`; a job of servers is resumed by
-    them. Exit code: 0 resumed, 1 failed or no server answers, 2 bad input or a choice that the
-    change does not have, 3 nothing was done: there is no such job, or it is not stopped there.
+    \b
+    The job's error names the position and the available choices. A job of `tidegate run` runs
+    here, to its end, with the exit codes of `tidegate run`. Servers resume their own jobs.
+    Exit code: 0 resumed; 1 failed, or no server answers; 2 bad input, or the change does not have
+    this choice; 3 nothing was done: the job does not exist, or was not stopped by this change.
 
     \b
     Examples:
@@ -92,15 +89,15 @@ def accept_change(
     """
     change = AcceptedChange(at=at.strip(), choice=ChangeChoice(choice.lower()), table=table.strip())
     if server or (os.environ.get("TIDEGATE_SERVER") and home is None):
-        sys.exit(ask_server(job, change, server, ca_file, as_json))
+        sys.exit(resume_on_servers(job, change, server, ca_file, as_json))
     with installation(home, config) as here:
         job_id = known_job(here.store, job)
         snapshot = read_job(here.store, job_id)
         if snapshot.record is None and snapshot.outcome is not None and snapshot.outcome.file:
-            sys.exit(resume_here(here, stopped_job(snapshot, change), change, as_json=as_json))
+            sys.exit(resume_locally(here, stopped_job(snapshot, change), change, as_json=as_json))
         commands = Commands(here.store, here.storage, here.settings, SystemClock())
         record = commands.accept_change(job_id, change, by="cli")
-        report(
+        print_result(
             str(record.job_id),
             record.name,
             change,
@@ -110,18 +107,16 @@ def accept_change(
     sys.exit(exits.FINISHED)
 
 
-def resume_here(
+def resume_locally(
     here: LocalInstallation, outcome: JobOutcome, change: AcceptedChange, *, as_json: bool
 ) -> int:
-    """Run the job in this process, from its last checkpoint, with the plan of its last run; the
-    exit code.
-    """
+    """Run the job in this process with the plan of its last run; return the exit code."""
     try:
         check_spark()
         find_java(os.environ)
     except (SparkMissing, JavaMissing) as error:
-        return refuse(str(error), exits.FAILED)
-    assert outcome.plan is not None, "who has failed has run"
+        return print_error(str(error), exits.FAILED)
+    assert outcome.plan is not None, "a job that failed has run"
     place = [] if here.home == Home.find(None, os.environ) else ["--home", str(here.home.root)]
     options = run.RunOptions(
         home=here.home,
@@ -137,31 +132,35 @@ def resume_here(
     return run_stored(here.store, outcome.plan, outcome.file, options)
 
 
-def ask_server(
+def resume_on_servers(
     job: str, change: AcceptedChange, server: str | None, ca_file: str | None, as_json: bool
 ) -> int:
-    """Have servers resume it; the exit code."""
+    """Let the servers resume the job; return the exit code."""
     try:
         client: Client = remote.client_of(server, ca_file, os.environ)
         job_id = remote.job_of(client, job)["jobId"]
         body = {"at": change.at, "choice": change.choice.value, "table": change.table}
         answer = client.post(f"/api/v1/jobs/{job_id}/accept-change", body)
     except NotAllowed as error:
-        return refuse(
+        return print_error(
             f"{error}. The token is read from TIDEGATE_TOKEN, or from the file that"
             " TIDEGATE_TOKEN_FILE names",
             exits.REFUSED,
         )
     except Refused as error:
-        return refuse(str(error), exits.REFUSED if error.status == CONFLICT else exits.BAD_INPUT)
+        return print_error(
+            str(error), exits.REFUSED if error.status == CONFLICT else exits.BAD_INPUT
+        )
     except TidegateError as error:
-        return refuse(str(error), exits.code_of(error))
-    report(answer["id"], answer["name"], change, answer["notes"], as_json)
+        return print_error(str(error), exits.code_of(error))
+    print_result(answer["id"], answer["name"], change, answer["notes"], as_json)
     return exits.FINISHED
 
 
-def report(job_id: str, name: str, change: AcceptedChange, notes: list[str], as_json: bool) -> None:
-    """What was done, and what is left to do by hand."""
+def print_result(
+    job_id: str, name: str, change: AcceptedChange, notes: list[str], as_json: bool
+) -> None:
+    """Print what was done, and what the user still has to do."""
     if as_json:
         remote.print_json(
             {"jobId": job_id, "jobName": name, "accepted": str(change), "notes": notes}
@@ -170,6 +169,6 @@ def report(job_id: str, name: str, change: AcceptedChange, notes: list[str], as_
     for note in notes:
         click.echo(note, err=True)
     click.echo(
-        f"job {job_id} {name!r} goes on from its last checkpoint; `tidegate show {job_id}` tells"
-        " how it does"
+        f"job {job_id} {name!r} resumes from its last checkpoint; `tidegate show {job_id}` shows"
+        " its status"
     )

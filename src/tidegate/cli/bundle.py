@@ -1,6 +1,4 @@
-"""`tidegate support-bundle`: everything that is needed to understand what happened to a job, in one
-file, without secrets.
-"""
+"""`tidegate support-bundle`: collects the diagnostics of a job in one file, without secrets."""
 
 import io
 import json
@@ -30,11 +28,12 @@ LOG_CHARS_MAX = 5_000_000
 )
 @remote.options
 def support_bundle(client: Client, job: str, output: Path | None) -> None:
-    """Collect what is needed to diagnose JOB (id or name): its records, checkpoints, failures and
-    logs, the queue, the workers, figures, threads.
+    """Collect the diagnostics of JOB (id or name) in one archive.
 
     \b
-    Secrets are masked. Look into it before you send it to anybody: names of tables, hosts and files are in it.
+    It contains the job's records, checkpoints, failures and logs, the queue, the workers, metrics
+    and threads. Secrets are masked. Review the archive before you send it to anybody: it names
+    tables, hosts and files.
     Example:
       tidegate support-bundle 7 -o /tmp/seven.tar.gz
     """
@@ -44,7 +43,7 @@ def support_bundle(client: Client, job: str, output: Path | None) -> None:
     files = {f"job-{job_id}/{name}": text for name, text in contents(client, job_id).items()}
     try:
         with (
-            open(place, "xb", opener=_for_owner_only) as file,
+            open(place, "xb", opener=_open_private) as file,
             tarfile.open(fileobj=file, mode="w:gz") as bundle,
         ):
             for name, text in files.items():
@@ -55,19 +54,22 @@ def support_bundle(client: Client, job: str, output: Path | None) -> None:
                 entry.mode = 0o600
                 bundle.addfile(entry, io.BytesIO(data))
     except FileExistsError:
-        raise UserError(f"{place} is there already: say another name with -o") from None
+        raise UserError(f"{place} exists already: choose another name with -o") from None
     except OSError as error:
         raise UserError(f"{place} cannot be written: {error.strerror or error}") from None
     click.echo(f"{place}: {len(files)} files, readable by its owner only")
 
 
-def _for_owner_only(path: str, flags: int) -> int:
-    """Open a file that nobody else can read at any moment."""
+def _open_private(path: str, flags: int) -> int:
+    """Create a file that other users cannot read at any moment."""
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def contents(client: Client, job_id: str) -> dict[str, str]:
-    """All of it, by name. What a server does not answer is said in its place."""
+    """Return the files of the bundle by name.
+
+    A file whose data the server refuses contains the refusal.
+    """
     paths = {
         "job.json": f"/job-info/{job_id}",
         "failures.json": f"/job-info/{job_id}/failures",

@@ -1,5 +1,6 @@
-"""`tidegate capacity`: how much checkpoint storage the jobs here need, by the sizes of their own
-checkpoints; and a job file that has not run, by estimate.
+"""`tidegate capacity`: how much checkpoint storage jobs need.
+
+For jobs that have run, it is computed from their checkpoints; for a job file, it is estimated.
 """
 
 import json
@@ -13,18 +14,18 @@ import click
 from tidegate.checkpoints import paths
 from tidegate.checkpoints.capacity import (
     SAFETY,
-    Need,
     OperatorEstimate,
     PipelineSizes,
+    StorageNeed,
     estimated,
     measured,
 )
 from tidegate.checkpoints.manifest import Damaged
 from tidegate.cli.installation import LocalInstallation, installation
-from tidegate.cli.job_file import planned
+from tidegate.cli.job_file import load_plan
 from tidegate.cli.state import AS_JSON, CONFIG, HOME, echo
 from tidegate.cli.state_tables import table
-from tidegate.model.byte_size import size_text as size
+from tidegate.model.byte_size import format_size as size
 from tidegate.model.document import NewerDocument, from_document
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Strictness
@@ -40,7 +41,7 @@ from tidegate.model.records import (
     JobRecord,
     PipelineState,
 )
-from tidegate.store.base import Store, sound
+from tidegate.store.base import Store, undamaged
 
 OF_JOBS = (RUNNING_JOBS, JOB_STATES, PIPELINES, METRICS, CHECKPOINT_HISTORY)
 SAMPLES_MAX = 200  # checkpoints that are read for the sizes of operators
@@ -57,18 +58,18 @@ SAMPLES_MAX = 200  # checkpoints that are read for the sizes of operators
 def capacity(
     file: str | None, variable: Sequence[str], home: str | None, config: Path | None, as_json: bool
 ) -> None:
-    """How much checkpoint storage jobs need: all that the store knows, or the job of FILE before it
-    runs.
+    """Show how much checkpoint storage jobs need: all jobs of the store, or the job of FILE.
 
-    \b storage = checkpoint x (max-retained + 1) x 1.5, for every pipeline; one more checkpoint for
-    each savepoint
+    \b
+    storage = checkpoint x (max-retained + 1) x 1.5, for every pipeline
+    Each savepoint needs one more checkpoint.
 
     \b
     Examples:
       tidegate capacity
       tidegate capacity job.conf --json
     """
-    plan = planned(file, variable, strict=Strictness.NORMAL) if file else None
+    plan = load_plan(file, variable, strict=Strictness.NORMAL) if file else None
     with installation(home, config) as here:
         if plan is None:
             document, lines = fleet(here)
@@ -81,7 +82,7 @@ def capacity(
 
 
 def fleet(here: LocalInstallation) -> tuple[dict[str, Any], list[str]]:
-    """All jobs that the store knows."""
+    """Return the need of all jobs of the store, as a document and as text."""
     rows = [(job_id, name, need) for job_id, name, need in needs(here) if need is not None]
     total, a_job = sum(need.storage_bytes for _, _, need in rows), store_bytes_of_a_job(here.store)
     quota = here.settings.checkpoint.quota_mb * 1_000_000
@@ -132,11 +133,11 @@ def fleet(here: LocalInstallation) -> tuple[dict[str, Any], list[str]]:
     return document, lines
 
 
-def needs(here: LocalInstallation) -> Iterator[tuple[int, str, Need | None]]:
-    """Every job that has pipelines in the store."""
+def needs(here: LocalInstallation) -> Iterator[tuple[int, str, StorageNeed | None]]:
+    """Yield the need of every job that has pipelines in the store."""
     plans = plans_of(here.store)
     by_job: dict[int, list[PipelineSizes]] = {}
-    for entry in sound(here.store.list(PIPELINES)):
+    for entry in undamaged(here.store.list(PIPELINES)):
         state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
         history = here.store.get(CHECKPOINT_HISTORY, entry.key)
         past = (
@@ -158,20 +159,21 @@ def needs(here: LocalInstallation) -> Iterator[tuple[int, str, Need | None]]:
 
 
 def retained_of(here: LocalInstallation, plan: Plan | None) -> int:
-    """How many checkpoints a job keeps: its own word, else the engine's."""
+    """Return how many checkpoints a job keeps, from its env or from the engine's settings."""
     return (
         plan.env.checkpoints_retained_max if plan else None
     ) or here.settings.checkpoint.retained_max
 
 
 def plans_of(store: Store) -> dict[int, tuple[str, Plan | None]]:
-    """Name and plan of every job that the store knows."""
+    """Return name and plan of every job of the store."""
     ended = [
         from_document(JobOutcome, e.value, f"outcome of job {e.key}")
-        for e in sound(store.list(JOB_OUTCOMES))
+        for e in undamaged(store.list(JOB_OUTCOMES))
     ]
     running = [
-        from_document(JobRecord, e.value, f"job {e.key}") for e in sound(store.list(RUNNING_JOBS))
+        from_document(JobRecord, e.value, f"job {e.key}")
+        for e in undamaged(store.list(RUNNING_JOBS))
     ]
     return {job.job_id: (job.name, job.plan) for job in ended} | {
         job.job_id: (job.name, job.plan) for job in running
@@ -179,7 +181,7 @@ def plans_of(store: Store) -> dict[int, tuple[str, Plan | None]]:
 
 
 def store_bytes_of_a_job(store: Store) -> int:
-    """Bytes of the store for each job that it keeps the place of."""
+    """Return the average size of a job in the store."""
     jobs = {entry.key for entry in store.list(JOB_STATES)}
     return sum(each.bytes for name, each in store.size_by_map().items() if name in OF_JOBS) // max(
         1, len(jobs)
@@ -187,7 +189,7 @@ def store_bytes_of_a_job(store: Store) -> int:
 
 
 def of_file(here: LocalInstallation, plan: Plan) -> tuple[dict[str, Any], list[str]]:
-    """A job that has not run."""
+    """Return the estimated need of a job that has not run, as a document and as text."""
     need, rows = estimated(plan, retained_of(here, plan), sizes_by_plugin(here))
     document = {
         "job": plan.job_name,
@@ -198,10 +200,12 @@ def of_file(here: LocalInstallation, plan: Plan) -> tuple[dict[str, Any], list[s
     return document, list(estimate_lines(plan, need, rows))
 
 
-def estimate_lines(plan: Plan, need: Need, rows: Iterable[OperatorEstimate]) -> Iterator[str]:
+def estimate_lines(
+    plan: Plan, need: StorageNeed, rows: Iterable[OperatorEstimate]
+) -> Iterator[str]:
     yield f"estimate for {plan.job_name!r}; it is measured once the job has run"
     yield from table(
-        ("operator", "figure from", "tables", "at least", "at most"),
+        ("operator", "based on", "tables", "at least", "at most"),
         [
             (row.operator, row.source, str(row.tables), size(row.low_bytes), size(row.high_bytes))
             for row in rows
@@ -217,10 +221,10 @@ def estimate_lines(plan: Plan, need: Need, rows: Iterable[OperatorEstimate]) -> 
 
 
 def sizes_by_plugin(here: LocalInstallation) -> dict[str, list[int]]:
-    """The sizes of states in the latest checkpoints here, by plugin."""
+    """Return the sizes of operator states in the latest checkpoints, by plugin."""
     plans = plans_of(here.store)
     found: dict[str, list[int]] = {}
-    for entry in sound(here.store.list(PIPELINES))[:SAMPLES_MAX]:
+    for entry in undamaged(here.store.list(PIPELINES))[:SAMPLES_MAX]:
         state = from_document(PipelineState, entry.value, f"pipeline {entry.key}")
         plan = plans.get(state.job_id, ("", None))[1]
         if state.latest is None or plan is None:

@@ -1,6 +1,4 @@
-"""`tidegate checkpoints list|show|verify`: what can be restored, what is in it, and whether it is
-sound.
-"""
+"""`tidegate checkpoints list|show|verify`: retained checkpoints, their content and integrity."""
 
 import json
 import sys
@@ -22,7 +20,7 @@ from tidegate.model.records import JOB_STATES, CheckpointRef
 from tidegate.store.base import Store
 from tidegate.store.errors import StoreDamaged
 
-Place = tuple[str | None, Path | None]
+HomeAndConfig = tuple[str | None, Path | None]
 
 
 class NoSuchCheckpoint(UserError):
@@ -32,7 +30,7 @@ class NoSuchCheckpoint(UserError):
 
     def __init__(self, job: str, there: Sequence[str]) -> None:
         super().__init__(
-            f"no such checkpoint of job {job!r}; there are: {', '.join(there) or 'none'}"
+            f"no such checkpoint of job {job!r}; retained checkpoints: {', '.join(there) or 'none'}"
         )
 
 
@@ -41,7 +39,7 @@ class NoSuchCheckpoint(UserError):
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+    help="The engine's file.  [default: TIDEGATE_CONFIG, or tidegate.yaml of the home]",
 )
 @click.pass_context
 def checkpoints(context: click.Context, home: str | None, config: Path | None) -> None:
@@ -58,9 +56,9 @@ def checkpoints(context: click.Context, home: str | None, config: Path | None) -
 
 @checkpoints.command(name="list")
 @click.argument("job", required=False)
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def list_command(place: Place, job: str | None, as_json: bool) -> None:
+def list_command(place: HomeAndConfig, job: str | None, as_json: bool) -> None:
     """List the retained checkpoints of JOB (id or name), or of all jobs."""
     with installation(*place) as here:
         rows = [
@@ -87,8 +85,8 @@ def list_command(place: Place, job: str | None, as_json: bool) -> None:
 @click.argument("checkpoint", type=int, required=False)
 @click.option("--pipeline", type=int, default=None, help="Only this pipeline.")
 @click.pass_obj
-def show(place: Place, job: str, checkpoint: int | None, pipeline: int | None) -> None:
-    """Show what a checkpoint of JOB holds, as JSON; the latest one unless an id is given."""
+def show(place: HomeAndConfig, job: str, checkpoint: int | None, pipeline: int | None) -> None:
+    """Show the content of a checkpoint of JOB as JSON; the latest one unless an id is given."""
     shown = []
     with installation(*place) as here:
         for ref in chosen(here.store, job, checkpoint, pipeline):
@@ -107,7 +105,7 @@ def show(place: Place, job: str, checkpoint: int | None, pipeline: int | None) -
 @click.argument("job", required=False)
 @click.argument("checkpoint", type=int, required=False)
 @click.pass_obj
-def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
+def verify(place: HomeAndConfig, job: str | None, checkpoint: int | None) -> None:
     """Check every byte of the checkpoints of JOB, or of all jobs; exit code 1 if one is damaged."""
     damaged, there = 0, []
     with installation(*place) as here:
@@ -125,12 +123,12 @@ def verify(place: Place, job: str | None, checkpoint: int | None) -> None:
         ):
             raise NoSuchCheckpoint(job, there)
     if not there:
-        click.echo("there are no checkpoints here")
+        click.echo("there are no checkpoints in this installation")
     sys.exit(exits.FAILED if damaged else exits.FINISHED)
 
 
 def retained(store: Store, job: str | None) -> Iterator[tuple[JobSnapshot, int, CheckpointRef]]:
-    """Every checkpoint that can be restored of one job or of all, with its pipeline."""
+    """Yield every retained checkpoint of one job or of all, with its pipeline."""
     for snapshot in jobs(store, job):
         for pipeline in snapshot.pipelines:
             for ref in pipeline.value.retained:
@@ -138,7 +136,7 @@ def retained(store: Store, job: str | None) -> Iterator[tuple[JobSnapshot, int, 
 
 
 def jobs(store: Store, job: str | None) -> Iterator[JobSnapshot]:
-    """One job by id or name, or all of them."""
+    """Yield one job by id or name, or all of them."""
     if job is None:
         for entry in store.list(JOB_STATES):
             try:
@@ -156,7 +154,7 @@ def jobs(store: Store, job: str | None) -> Iterator[JobSnapshot]:
 def chosen(
     store: Store, job: str, checkpoint: int | None, pipeline: int | None
 ) -> list[CheckpointRef]:
-    """The wanted checkpoints: one for each pipeline."""
+    """Return the selected checkpoints, one for each pipeline."""
     found, there = [], []
     for snapshot in jobs(store, job):
         for stored in snapshot.pipelines:
@@ -177,7 +175,7 @@ def chosen(
 
 
 def entry_of(snapshot: JobSnapshot, pipeline: int, ref: CheckpointRef) -> dict[str, Any]:
-    """A row of the list."""
+    """Return a checkpoint as a row of the list."""
     return {
         "job_id": snapshot.job_id,
         "pipeline": pipeline,

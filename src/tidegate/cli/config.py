@@ -1,4 +1,4 @@
-"""`tidegate config show`: the engine's settings in force and where each came from.
+"""`tidegate config show`: the effective engine settings and the source of each.
 
 Reads the file and starts nothing.
 """
@@ -16,14 +16,14 @@ from tidegate.cli.job_file import print_problems
 from tidegate.cli.validate import problem_document
 from tidegate.config.engine.options import IGNORED
 from tidegate.config.engine.settings import EngineSources, load_engine
-from tidegate.config.engine.view import Shown, in_force
+from tidegate.config.engine.view import ShownSetting, effective_settings
 from tidegate.home import Home
 from tidegate.model.problem import Problem, Severity
 
 
 @click.group("config")
 def config() -> None:
-    """The engine's settings.
+    """Show the effective settings of the engine.
 
     \b
     Examples:
@@ -42,17 +42,17 @@ def config() -> None:
 @click.option(
     "--home", help="Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME)."
 )
-@click.option("--json", "as_json", is_flag=True, help="For machines: one object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.option("--strict", is_flag=True, help="Unknown keys are errors, not warnings.")
 def show(file: Path | None, home: str | None, as_json: bool, strict: bool) -> None:
-    """Every key in force, its value, and where it came from. Secrets are masked.
+    """Show every effective key, its value, and where the value came from.
 
-    Exit code 0 means that a server could start with it, 2 that the file has errors; they are shown
-    as those of a job file.
+    Secrets are masked. Exit code 0 means that a server could start with these settings, 2 that the
+    file has errors, which are shown as those of a job file.
     """
     place = Home.find(home, os.environ)
     settings, sources, problems = load_engine(file, os.environ, home=place, strict=strict)
-    rows = in_force(settings, sources, place)
+    rows = effective_settings(settings, sources, place)
     if as_json:
         click.echo(
             json.dumps(_document(place, sources, rows, problems), indent=2, ensure_ascii=False)
@@ -65,8 +65,8 @@ def show(file: Path | None, home: str | None, as_json: bool, strict: bool) -> No
     )
 
 
-def _print(home: Home, sources: EngineSources, rows: list[Shown]) -> None:
-    """In columns that stay together on any terminal and in any pipe."""
+def _print(home: Home, sources: EngineSources, rows: list[ShownSetting]) -> None:
+    """Print in columns that do not depend on the width of the terminal."""
     click.echo(f"# home: {home.root}")
     click.echo(f"# file: {sources.file or 'none, everything has its default'}")
     texts = [(row.key, _text(row.value), str(row.source)) for row in rows]
@@ -78,14 +78,14 @@ def _print(home: Home, sources: EngineSources, rows: list[Shown]) -> None:
 
 
 def _text(value: Any) -> str:
-    """As it would stand in the file; `-` for nothing."""
+    """Format a value as in the file; `-` if there is none."""
     if value is None or value == "":
         return "-"
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def _document(
-    home: Home, sources: EngineSources, rows: list[Shown], problems: list[Problem]
+    home: Home, sources: EngineSources, rows: list[ShownSetting], problems: list[Problem]
 ) -> dict[str, Any]:
     return {
         "home": str(home.root),
@@ -96,7 +96,7 @@ def _document(
     }
 
 
-def _setting(row: Shown) -> dict[str, Any]:
+def _setting(row: ShownSetting) -> dict[str, Any]:
     source = row.source
     place = {"file": source.at.file, "line": source.at.line} if source.at else {}
     names = {"variables": list(source.names)} if source.names else {}

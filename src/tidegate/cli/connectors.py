@@ -1,5 +1,6 @@
-"""`tidegate connectors list|show NAME`: which connectors there are, what they can do, and every
-option of them. Reads declarations only.
+"""`tidegate connectors list|show NAME`: the connectors, their capabilities and options.
+
+Reads declarations only.
 """
 
 import json
@@ -12,18 +13,18 @@ from rich.text import Text
 from tidegate.cli.exits import BAD_INPUT
 from tidegate.cli.pipe_console import PipeConsole
 from tidegate.model.job import BlockKind
-from tidegate.model.problem import nearest
+from tidegate.model.problem import closest_match
 from tidegate.plugin import registry
 from tidegate.plugin.connector import Connector
 from tidegate.plugin.option import Option
 from tidegate.plugin.rules import rules
 
-PIPE_COLUMNS = 160  # how wide tables are where there is no terminal to ask
+PIPE_COLUMNS = 160  # width of tables if the output is not a terminal
 
 
 @click.group("connectors")
 def connectors() -> None:
-    """The sources, transforms and sinks that a job file can name.
+    """List and describe the sources, transforms and sinks that a job file can use.
 
     \b
     Examples:
@@ -33,9 +34,9 @@ def connectors() -> None:
 
 
 @connectors.command("list")
-@click.option("--json", "as_json", is_flag=True, help="For machines: a list.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def list_all(as_json: bool) -> None:
-    """All connectors, one line each."""
+    """List all connectors, one line each."""
     found = registry.connectors()
     for package in registry.broken_packages():
         click.echo(f"tidegate: {package}", err=True)
@@ -44,7 +45,7 @@ def list_all(as_json: bool) -> None:
             json.dumps([_head(connector) for connector in found], indent=2, ensure_ascii=False)
         )
         return
-    table = _table("kind", "name", "what it does", "promise")
+    table = _table("kind", "name", "what it does", "delivery")
     for one in found:
         table.add_row(
             one.kind.value,
@@ -60,16 +61,16 @@ def list_all(as_json: bool) -> None:
 @click.option(
     "--kind",
     type=click.Choice([kind.value for kind in BlockKind]),
-    help="Only this one, where a name is source and sink.",
+    help="Only this kind, if the name is both a source and a sink.",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="For machines: a list, one entry for each kind of this name.",
+    help="Print a JSON list, one entry for each kind of this name.",
 )
 def show(name: str, kind: str | None, as_json: bool) -> None:
-    """What a connector can do, and all its options."""
+    """Show what a connector can do, and all its options."""
     found = [
         one
         for one in registry.connectors()
@@ -77,7 +78,7 @@ def show(name: str, kind: str | None, as_json: bool) -> None:
     ]
     if not found:
         snapshot = [one.name for one in registry.connectors() if kind in (None, one.kind.value)]
-        close = nearest(name, snapshot)
+        close = closest_match(name, snapshot)
         hint = f"; did you mean {close!r}?" if close else ": `tidegate connectors list` shows all"
         click.echo(f"tidegate: there is no {kind or 'connector'} {name!r}{hint}", err=True)
         raise SystemExit(BAD_INPUT)
@@ -115,7 +116,7 @@ def _head(connector: Connector) -> dict[str, Any]:
 
 
 def document(connector: Connector) -> dict[str, Any]:
-    """Everything about a connector as JSON."""
+    """Return all declarations of a connector as JSON."""
     return {
         **_head(connector),
         "options": [_option_document(option) for option in connector.options.options],
@@ -139,14 +140,14 @@ def _option_document(option: Option) -> dict[str, Any]:
 
 
 def abilities(connector: Connector) -> list[tuple[str, str]]:
-    """What a connector can do, as words and their values."""
+    """Return the capabilities of a connector as pairs of label and value."""
     able = connector.capabilities
     modes = [word for word, can in (("BATCH", able.batch), ("STREAMING", able.streaming)) if can]
     lines = [("job modes", ", ".join(modes))]
     if able.delivery:
         lines.append(("delivery", able.delivery.value))
     if able.go_back:
-        lines.append(("going back", able.go_back.value))
+        lines.append(("rollback", able.go_back.value))
     lines.append(("row kinds", "+I -U +U -D" if able.row_kinds else "inserts"))
     lines.append(("tables", "several" if able.multi_table else "one"))
     lines.append(
@@ -157,7 +158,7 @@ def abilities(connector: Connector) -> list[tuple[str, str]]:
 
 
 def bounds(option: Option) -> str:
-    """The type of an option with its limits."""
+    """Format the type of an option with its limits."""
     if option.choices:
         return option.expected
     low = f" >= {option.minimum:g}" if option.minimum is not None else ""
@@ -166,7 +167,7 @@ def bounds(option: Option) -> str:
 
 
 def shown_default(option: Option) -> str:
-    """The default as it would stand in a job file; `required` where there must be a value."""
+    """Format the default as in a job file; `required` if there must be a value."""
     if option.required:
         return "required"
     return "" if option.default is None else json.dumps(option.default, ensure_ascii=False)

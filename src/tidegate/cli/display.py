@@ -1,8 +1,7 @@
-"""The live display of `tidegate run`: a table with progress bars on a terminal, plain lines
-elsewhere, JSON lines for machines.
+"""The live display of `tidegate run`: a table on a terminal, plain lines elsewhere, or JSON lines.
 
-Rows of Console sinks go to standard output; everything about the run goes to standard error (with
---json all of it to standard output).
+Rows of Console sinks go to standard output, everything about the run to standard error. With --json
+all of it goes to standard output.
 """
 
 import json
@@ -18,23 +17,23 @@ from tidegate.model.document import to_document
 from tidegate.model.records import JobOutcome, JobStatus
 
 PLAIN_EVERY_S = 5.0
-NOT_KNOWN = "\u2013"
+UNKNOWN = "\u2013"
 REDRAWN_EVERY_S = 0.2
 OnLost = Callable[[OSError], None]
 
 
-def nobody_cares(error: OSError) -> None:
-    """What happens by default when the output is lost."""
+def ignore_lost_output(error: OSError) -> None:
+    """Do nothing when the output cannot be written."""
 
 
 class Display(ABC):
-    """Where a run is shown.
+    """Shows a run.
 
-    A stream that cannot be written is silenced, and `on_lost` called: no method raises for it,
-    whichever thread calls.
+    A stream that cannot be written is silenced, and `on_lost` is called. No method raises an error
+    for it, in any thread.
     """
 
-    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+    def __init__(self, on_lost: OnLost = ignore_lost_output) -> None:
         self._on_lost = on_lost
 
     def _guarded(self, stream: TextIO, write: Callable[[], object]) -> None:
@@ -49,28 +48,28 @@ class Display(ABC):
 
     @abstractmethod
     def note(self, text: str) -> None:
-        """One thing that a person should know."""
+        """Show a message to the user."""
 
     @abstractmethod
     def update(self, view: JobDisplay) -> None:
-        """The state of this moment; called a few times a second."""
+        """Show the current state; called a few times a second."""
 
     @abstractmethod
     def row(self, line: str) -> None:
-        """A line of a Console sink."""
+        """Print a line of a Console sink."""
 
     @abstractmethod
     def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
-        """The summary. `advice` says how the job can be run again, with the command."""
+        """Show the summary; `advice` has the command that runs the job again."""
 
-    def close(self) -> None:  # noqa: B027  # only a terminal has something to put back
-        """The terminal is the user's again."""
+    def close(self) -> None:  # noqa: B027  # only a terminal has something to restore
+        """Restore the terminal to its normal state."""
 
 
 class PlainDisplay(Display):
-    """A line every few seconds and at every new checkpoint of a quiet log."""
+    """Plain text for logs: a line for each pipeline every few seconds."""
 
-    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+    def __init__(self, on_lost: OnLost = ignore_lost_output) -> None:
         super().__init__(on_lost)
         self._shown_s = 0.0
 
@@ -78,12 +77,14 @@ class PlainDisplay(Display):
         self._line(text, sys.stderr)
 
     def update(self, view: JobDisplay) -> None:
-        """One line for each pipeline, now and then."""
+        """Print one line for each pipeline, at most every PLAIN_EVERY_S."""
         if view.elapsed_s - self._shown_s < PLAIN_EVERY_S:
             return
         self._shown_s = view.elapsed_s
         for pipeline in view.pipelines:
-            self.note(f"{view.status.lower()} {duration(view.elapsed_s)}  {described(pipeline)}")
+            self.note(
+                f"{view.status.lower()} {duration(view.elapsed_s)}  {describe_pipeline(pipeline)}"
+            )
 
     def row(self, line: str) -> None:
         self._line(line, sys.stdout)
@@ -94,14 +95,14 @@ class PlainDisplay(Display):
 
 
 class JsonDisplay(Display):
-    """One JSON object a line on standard output."""
+    """One JSON object per line on standard output."""
 
-    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+    def __init__(self, on_lost: OnLost = ignore_lost_output) -> None:
         super().__init__(on_lost)
         self._last: object = None
 
     def note(self, text: str) -> None:
-        """An event of its own."""
+        """Print a message as a `note` event."""
         self._print({"event": "note", "text": text})
 
     def update(self, view: JobDisplay) -> None:
@@ -118,7 +119,7 @@ class JsonDisplay(Display):
             self._print({"event": "progress", **shown})
 
     def row(self, line: str) -> None:
-        """A row of a Console sink."""
+        """Print a line of a Console sink as a `row` event."""
         self._print({"event": "row", "line": line})
 
     def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
@@ -158,18 +159,19 @@ def _is_utf8(stream: TextIO) -> bool:
 
 
 class TerminalDisplay(Display):
-    """A table that is redrawn in place; notes scroll above it, and so do rows unless standard
-    output goes elsewhere.
+    """A table that is redrawn in place, with messages above it.
+
+    Rows appear above it too, unless standard output is redirected.
     """
 
-    def __init__(self, on_lost: OnLost = nobody_cares) -> None:
+    def __init__(self, on_lost: OnLost = ignore_lost_output) -> None:
         from rich.live import Live
 
         from tidegate.cli.pipe_console import PipeConsole
 
         super().__init__(on_lost)
         self._console = PipeConsole(stderr=True)
-        # No thread of its own, whose errors nobody would see; and standard output stays what it is.
+        # Without a refresh thread, whose errors would be lost; standard output is not redirected.
         self._live = Live(
             console=self._console,
             auto_refresh=False,
@@ -184,7 +186,7 @@ class TerminalDisplay(Display):
         self._guarded(sys.stderr, lambda: self._console.print(text, markup=False, highlight=False))
 
     def row(self, line: str) -> None:
-        """Above the table, or where standard output goes."""
+        """Print above the table, or to a redirected standard output."""
         self.note(line) if sys.stdout.isatty() else self._line(line, sys.stdout)
 
     def update(self, view: JobDisplay) -> None:
@@ -228,7 +230,7 @@ class TerminalDisplay(Display):
         self._guarded(sys.stderr, lambda: self._live.update(table, refresh=True))
 
     def end(self, outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> None:
-        """The table goes, the summary stays."""
+        """Remove the table and print the summary."""
         self.close()
         for line in summary(outcome, seconds, log, advice):
             self.note(line)
@@ -237,8 +239,8 @@ class TerminalDisplay(Display):
         self._guarded(sys.stderr, self._live.stop)
 
 
-def described(pipeline: PipelineView) -> str:
-    """A pipeline in one line."""
+def describe_pipeline(pipeline: PipelineView) -> str:
+    """Describe a pipeline in one line."""
     text = (
         f"pipeline {pipeline.pipeline} {pipeline.phase}: {pipeline.rows_read:,} rows in,"
         f" {pipeline.rows_written:,} out, {rate(pipeline)}/s"
@@ -253,12 +255,12 @@ def described(pipeline: PipelineView) -> str:
 
 
 def rate(pipeline: PipelineView) -> str:
-    """Rows per second; a dash while it is not known."""
-    return NOT_KNOWN if pipeline.rows_per_second is None else f"{pipeline.rows_per_second:,.0f}"
+    """Format rows per second; a dash while the rate is unknown."""
+    return UNKNOWN if pipeline.rows_per_second is None else f"{pipeline.rows_per_second:,.0f}"
 
 
 def summary(outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> list[str]:
-    """The end of a run, in a few lines."""
+    """Summarize the end of a run in a few lines."""
     lines = [f"job {outcome.name!r} ({outcome.job_id}) {outcome.status.value}"]
     if outcome.status is JobStatus.FAILED:
         lines += [f"  error: {failure.message}" for failure in outcome.failures[-1:]] + [
@@ -273,7 +275,7 @@ def summary(outcome: JobOutcome, seconds: float, log: str, advice: str = "") -> 
 
 
 def duration(seconds: float) -> str:
-    """`7 s`, `3 min 20 s`, `2 h 5 min`."""
+    """Format a duration: `7 s`, `3 min 20 s`, `2 h 5 min`."""
     whole = int(seconds)
     if whole < 60:
         return f"{seconds:.1f} s" if seconds < 10 else f"{whole} s"
@@ -282,8 +284,8 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-def choose(*, as_json: bool, on_lost: OnLost = nobody_cares) -> Display:
-    """The display that fits where we are."""
+def choose_display(*, as_json: bool, on_lost: OnLost = ignore_lost_output) -> Display:
+    """Choose the display for this output: JSON, terminal or plain."""
     if as_json:
         return JsonDisplay(on_lost)
     return TerminalDisplay(on_lost) if sys.stderr.isatty() else PlainDisplay(on_lost)

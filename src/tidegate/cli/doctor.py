@@ -1,8 +1,8 @@
-"""`tidegate doctor`: can a job run on this machine, and if not, what is missing and how to get it.
+"""`tidegate doctor`: checks whether jobs can run on this machine, and says how to repair it.
 
-Called by the command line. It looks and changes nothing: no directory is made, and the one small
-file that it writes to learn how fast the disk is, it removes. pyspark is not imported (versions are
-read from the packages' metadata), so the answer comes without a JVM of Spark's.
+It changes nothing: it creates no directory, and removes the small file with which it measures the
+disk. It does not import pyspark (versions come from the packages' metadata), so no Spark JVM
+starts.
 """
 
 import json
@@ -26,11 +26,17 @@ from tidegate.cli.findings import DoctorFinding, Level
 from tidegate.cli.job_file import values_of
 from tidegate.home import Home
 from tidegate.plugin import registry
-from tidegate.runner.java import ANSWER_S_MAX, SPARK_MODULE, JavaMissing, find_java, major_version
+from tidegate.runner.java import (
+    SPARK_MODULE,
+    VERSION_TIMEOUT_S,
+    JavaMissing,
+    find_java,
+    major_version,
+)
 
 PYTHON_MIN = (3, 11)
-# package: the oldest supported version and the first that is not; as in pyproject.toml, and tested
-# to be the same
+# package: the oldest supported version and the first unsupported one; a test compares them with
+# pyproject.toml
 SUPPORTED = {
     "pyspark": ("4.1", "4.4"),
     "pyarrow": ("18", None),
@@ -49,7 +55,7 @@ SUPPORTED = {
     "jinja2": ("3.1", None),
     "uvicorn": ("0.30", None),
 }
-JAVA_VERSION_TRIED = 17  # newer ones should do; this is the one that the tests run on
+JAVA_VERSION_TRIED = 17  # the version of the tests; newer ones should work
 GIB = 1 << 30
 DISK_BYTES_MIN = GIB // 4
 DISK_BYTES_GOOD = 2 * GIB
@@ -62,14 +68,14 @@ OPEN_FILES_GOOD = 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DoctorEnvironment:
-    """What the checks look at, so that a test can show them another machine."""
+    """What the checks inspect; a test can pass another environment."""
 
     home: Path
     environ: Mapping[str, str]
 
 
 def check_python(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """The interpreter that runs this."""
+    """Check the version of the running interpreter."""
     found = f"{platform.python_version()} ({sys.executable})"
     if sys.version_info >= PYTHON_MIN:
         yield DoctorFinding(name="Python", level=Level.OK, found=found)
@@ -83,7 +89,7 @@ def check_python(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def check_system(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Processes are watched and ended through /proc."""
+    """Check for /proc, through which processes are supervised and ended."""
     found = f"{platform.system()} {platform.release()}"
     if Path("/proc/self/stat").exists():
         yield DoctorFinding(name="system", level=Level.OK, found=found)
@@ -96,7 +102,7 @@ def check_system(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def check_java(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Found, new enough, and really starting with what Spark asks of it."""
+    """Check that Java exists, is new enough, and starts with the module that Spark needs."""
     try:
         java = find_java(place.environ)
     except JavaMissing as missing:
@@ -111,10 +117,8 @@ def check_java(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
             " openjdk-17-jre-headless) and set JAVA_HOME."
         )
         yield DoctorFinding(name="Java", level=Level.MISSING, found=found, repair=repair)
-    elif java.passed_over:
-        repair = (
-            f"Set JAVA_HOME to this one, or unset it; not taken: {'; '.join(java.passed_over)}."
-        )
+    elif java.rejected:
+        repair = f"Set JAVA_HOME to this one, or unset it; rejected: {'; '.join(java.rejected)}."
         yield DoctorFinding(name="Java", level=Level.WARNING, found=found, repair=repair)
     else:
         tried = (
@@ -126,14 +130,14 @@ def check_java(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def _start_java(path: Path) -> str:
-    """Its last complaint; empty when it started."""
+    """Start Java; return the last line of its error, or "" if it started."""
     try:
         command = [str(path), f"--add-modules={SPARK_MODULE}", "-Xmx64m", "-version"]
         answer = subprocess.run(
             command,
             capture_output=True,
             text=True,
-            timeout=ANSWER_S_MAX,
+            timeout=VERSION_TIMEOUT_S,
             check=False,
             stdin=subprocess.DEVNULL,
         )
@@ -147,7 +151,7 @@ def _start_java(path: Path) -> str:
 
 
 def check_packages(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Installed, and in the range that we say we support."""
+    """Check that the packages are installed in supported versions."""
     for package, (oldest, first_unsupported) in SUPPORTED.items():
         wanted = f"{package}>={oldest}" + (f",<{first_unsupported}" if first_unsupported else "")
         install = f"{sys.executable} -m pip install '{wanted}'"
@@ -170,7 +174,7 @@ def check_packages(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def check_connectors(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Installed packages with connectors that cannot be used."""
+    """Report installed connector packages that cannot be used."""
     for package in registry.broken_packages():
         repair = f"repair or uninstall {package.package.partition(' ')[0]}"
         yield DoctorFinding(
@@ -179,7 +183,7 @@ def check_connectors(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def is_between(version: str, oldest: str, first_unsupported: str | None) -> bool:
-    """By the leading numbers, which is all that our ranges use."""
+    """Compare versions by their leading numbers, which is all that SUPPORTED uses."""
     numbers = _numbers(version)
     return _numbers(oldest) <= numbers and (
         first_unsupported is None or numbers < _numbers(first_unsupported)
@@ -196,7 +200,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def check_sockets(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Python and the JVM talk over the loopback interface, tasks over unix sockets."""
+    """Check the loopback interface, over which Python and the JVM communicate."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server:
             yield DoctorFinding(
@@ -218,11 +222,11 @@ def check_sockets(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def check_home(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Store, checkpoints, work and logs are kept there."""
+    """Check the home directory: store, checkpoints, scratch files and logs."""
     folder = place.home
     while not folder.exists():
         folder = folder.parent
-    found = str(place.home) if folder == place.home else f"{place.home}, to be made in {folder}"
+    found = str(place.home) if folder == place.home else f"{place.home}, to be created in {folder}"
     try:
         fsync_ms = _measure_fsync_ms(folder)
     except OSError as error:
@@ -234,8 +238,8 @@ def check_home(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
         )
         return
     yield DoctorFinding(name="home", level=Level.OK, found=found)
-    yield _judge_fsync(fsync_ms)
-    yield _judge_disk("disk of home", folder)
+    yield _fsync_finding(fsync_ms)
+    yield _disk_finding("disk of home", folder)
     if os.statvfs(folder).f_flag & os.ST_NOEXEC:
         repair = (
             "Choose a home on a file system without noexec: Java unpacks its compression libraries"
@@ -247,7 +251,7 @@ def check_home(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def _measure_fsync_ms(folder: Path) -> float:
-    """The median time to make a small write durable."""
+    """Measure the median time of a small durable write."""
     times_ms = []
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".tidegate-doctor-") as file:
         for _ in range(FSYNC_ROUNDS):
@@ -259,7 +263,7 @@ def _measure_fsync_ms(folder: Path) -> float:
     return statistics.median(times_ms)
 
 
-def _judge_fsync(fsync_ms: float) -> DoctorFinding:
+def _fsync_finding(fsync_ms: float) -> DoctorFinding:
     if fsync_ms <= FSYNC_MS_GOOD:
         return DoctorFinding(name="fsync", level=Level.OK, found=f"{fsync_ms:.1f} ms")
     repair = (
@@ -271,20 +275,20 @@ def _judge_fsync(fsync_ms: float) -> DoctorFinding:
     )
 
 
-def _judge_disk(name: str, folder: Path) -> DoctorFinding:
+def _disk_finding(name: str, folder: Path) -> DoctorFinding:
     usage = shutil.disk_usage(folder)
     found = f"{_gib(usage.free)} free of {_gib(usage.total)} ({folder})"
-    return _judge_amount(
+    return _amount_finding(
         name,
         found,
         usage.free,
         DISK_BYTES_MIN,
         DISK_BYTES_GOOD,
-        f"Free some space; {_gib(DISK_BYTES_GOOD)} is comfortable.",
+        f"Free some space; {_gib(DISK_BYTES_GOOD)} is recommended.",
     )
 
 
-def _judge_amount(
+def _amount_finding(
     name: str, found: str, amount: int, least: int, good: int, repair: str
 ) -> DoctorFinding:
     if amount >= good:
@@ -298,7 +302,7 @@ def _judge_amount(
 
 
 def check_temporary(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Where Python and the JVM put files for the moment."""
+    """Check the directory for temporary files of Python and the JVM."""
     try:
         folder = Path(tempfile.gettempdir())
     except FileNotFoundError as error:
@@ -309,17 +313,17 @@ def check_temporary(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
             repair="Set TMPDIR to a directory that this user may write.",
         )
         return
-    yield _judge_disk("temp dir", folder)
+    yield _disk_finding("temp dir", folder)
 
 
 def check_memory(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """What the machine has left, or the container's limit where that is less."""
+    """Check the available memory of the machine or of the container, whichever is less."""
     limits = [limit for limit in (_available_bytes(), _container_bytes()) if limit is not None]
     if not limits:
         yield DoctorFinding(name="memory", level=Level.OK, found="unknown")
         return
-    repair = f"A driver takes about 0.7 GiB and its rows; {_gib(MEMORY_BYTES_GOOD)} is comfortable."
-    yield _judge_amount(
+    repair = f"A driver takes about 0.7 GiB and its rows; {_gib(MEMORY_BYTES_GOOD)} is recommended."
+    yield _amount_finding(
         "memory",
         f"{_gib(min(limits))} available",
         min(limits),
@@ -340,8 +344,9 @@ def _available_bytes() -> int | None:
 
 
 def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """The control group's limit minus what its processes hold (not the file cache, which gives
-    way), where there is a limit.
+    """Return what the control group's limit leaves, or None without a limit.
+
+    The file cache does not count, because the kernel can drop it.
     """
     try:
         limit = int((group / "memory.max").read_text())
@@ -352,7 +357,7 @@ def _container_bytes(group: Path = Path("/sys/fs/cgroup")) -> int | None:
 
 
 def check_processors(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Those that this process may use, which is not always what the machine has."""
+    """Count the processors that this process may use."""
     count = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
@@ -360,8 +365,8 @@ def check_processors(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def check_limits(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Open files: every jar, socket and data file is one."""
-    import resource  # not everywhere, and nobody else needs it
+    """Check the limit of open files; every jar, socket and data file counts."""
+    import resource  # not available on every platform
 
     soft, _hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= OPEN_FILES_GOOD or soft == resource.RLIM_INFINITY:
@@ -376,30 +381,32 @@ def check_limits(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
 
 
 def check_rights(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
-    """Files with secrets are for their owner only."""
+    """Check that other users cannot read files with secrets."""
     try:
-        from tidegate.cli.rights import exposed_of  # needs packages that may be missing here
+        from tidegate.cli.rights import exposed_files_of  # needs packages that may be missing here
         from tidegate.model.errors import UserError
     except ImportError:
         return
     try:
-        found = exposed_of(place.home, place.environ)
+        found = exposed_files_of(place.home, place.environ)
     except UserError as error:
         yield DoctorFinding(
             name="file rights", level=Level.WARNING, found="not checked", repair=str(error)
         )
         return
     for each in found:
-        repair = f"Close it: {each.repair}"
+        repair = f"Restrict the access: {each.repair}"
         yield DoctorFinding(
             name="file rights",
             level=Level.WARNING,
-            found=f"{each.path} ({each.what}): others can reach it",
+            found=f"{each.path} ({each.what}): other users can access it",
             repair=repair,
         )
     if not found:
         yield DoctorFinding(
-            name="file rights", level=Level.OK, found="files with secrets are for their owner only"
+            name="file rights",
+            level=Level.OK,
+            found="only their owner can access files with secrets",
         )
 
 
@@ -409,8 +416,8 @@ CHECKS: tuple[Callable[[DoctorEnvironment], Iterator[DoctorFinding]], ...] = (
 )
 
 
-def examine(place: DoctorEnvironment) -> list[DoctorFinding]:
-    """All findings, in the order in which a person would repair them."""
+def run_checks(place: DoctorEnvironment) -> list[DoctorFinding]:
+    """Run all checks; the findings are in the order in which to repair them."""
     return [finding for check in CHECKS for finding in check(place)]
 
 
@@ -448,22 +455,24 @@ def _show(findings: list[DoctorFinding]) -> None:
     help="A value for ${NAME} in the job files; may be repeated.",
 )
 @click.option("--home", help="The installation to check (TIDEGATE_HOME).")
-@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def doctor(
     files: tuple[str, ...], variable: tuple[str, ...], home: str | None, as_json: bool
 ) -> None:
-    """Check whether a job can run on this machine, and how to get what is missing.
+    """Check whether jobs can run on this machine, and show how to install what is missing.
 
-    With job files, also connect to their sources and check rights, settings and tables.
+    With job files, also connect to their sources and check permissions, settings and tables.
 
-    Exit code 0 means that it can, 1 that something is missing.
+    Exit code 0 means that jobs can run, 1 that something is missing.
 
     \b
     Examples:
       tidegate doctor
       tidegate doctor orders.conf
     """
-    findings = examine(DoctorEnvironment(home=Home.find(home, os.environ).root, environ=os.environ))
+    findings = run_checks(
+        DoctorEnvironment(home=Home.find(home, os.environ).root, environ=os.environ)
+    )
     if files:
         from tidegate.cli.doctor_sources import (
             check_sources,

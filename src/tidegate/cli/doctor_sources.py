@@ -1,4 +1,4 @@
-"""Connect to the sources of job files, and report what would stop a job there.
+"""Connects to the sources of job files, and reports what would stop a job.
 
 Called by `tidegate doctor FILE`.
 """
@@ -16,7 +16,7 @@ from tidegate.plugin.contract import Source
 
 
 def check_sources(file: str, variables: Mapping[str, str]) -> Iterator[DoctorFinding]:
-    """One finding for each source, and one for each warning of it."""
+    """Yield a finding for each source, and one for each of its warnings."""
     planned = load(file, variables=variables, environ=os.environ, strict=Strictness.NORMAL)
     if planned.plan is None:
         repair = f"See: tidegate validate {file}"
@@ -55,7 +55,7 @@ def _check(name: str, source: Source) -> Iterator[DoctorFinding]:
 
 
 class _Warnings(logging.Handler):
-    """Keeps what a source warns of."""
+    """Collects the warnings that a source logs."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

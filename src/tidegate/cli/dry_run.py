@@ -1,9 +1,8 @@
-"""What `--dry-run connect` and `--dry-run sample` do: ask what is outside, and read a few rows,
-without a store, a checkpoint or Spark. Nothing is written.
+"""The dry runs `connect` and `sample`, without a store, a checkpoint or Spark. They write nothing.
 
-`connect` asks every source for its tables and every sink whether its target can be reached.
-`sample` also reads a few rows of each source, moves them through the transforms that need no SQL,
-and tells what would arrive at the sinks.
+`connect` reads the tables of every source and checks whether every sink's target can be reached.
+`sample` also reads a few rows of each source, passes them through the transforms that need no SQL,
+and shows what would arrive at the sinks.
 """
 
 import json
@@ -32,59 +31,59 @@ class OperatorFinding:
     operator: str
     plugin: str
     verdict: str
-    words: str = ""
+    detail: str = ""
 
     def __str__(self) -> str:
         return (
             f"{self.operator} ({self.plugin}):"
-            f" {self.verdict}{': ' if self.words else ''}{self.words}"
+            f" {self.verdict}{': ' if self.detail else ''}{self.detail}"
         )
 
 
 @dataclass(kw_only=True, slots=True)
 class Sample:
-    """What a sink would get."""
+    """The rows that a sink would receive."""
 
     rows: dict[str, int] = field(default_factory=dict)
     shown: list[str] = field(default_factory=list)
 
 
 def graphs_of(plan: Plan) -> list[Graph]:
-    """The operators of a job that is not going to run."""
+    """Build the operators of a job that does not run."""
     job = JobRecord(job_id=1, name=plan.job_name, initialization_ms=0, lineage="", plan=plan)
     return [build(job, part) for part in plan.pipelines]
 
 
-def connected(graph: Graph) -> Iterator[OperatorFinding]:
-    """Every operator of a pipeline, asked."""
+def check_connections(graph: Graph) -> Iterator[OperatorFinding]:
+    """Check the connection of every operator of a pipeline."""
     for name, node in graph.nodes.items():
         try:
-            verdict, words = _asked(node)
+            verdict, words = _check_operator(node)
         except TidegateError as error:
             verdict, words = FAILED, str(error)
-        except Exception as error:  # whatever a connector or its server says
+        except Exception as error:  # of the connector or its server
             verdict, words = FAILED, f"{type(error).__name__}: {error}"
         yield OperatorFinding(
-            operator=name, plugin=node.connector.name, verdict=verdict, words=words
+            operator=name, plugin=node.connector.name, verdict=verdict, detail=words
         )
 
 
-def _asked(node: Node) -> tuple[str, str]:
+def _check_operator(node: Node) -> tuple[str, str]:
     match node.operator:
         case Source() if node.connector.spark:
             return SKIPPED, "Spark itself reads it"
         case Source() as source:
             return VALIDATED, ", ".join(table.path for table in source.tables())
-        case Sink() as sink if sink.reach():
+        case Sink() as sink if sink.check_connection():
             return VALIDATED, ""
         case Sink():
-            return SKIPPED, "there is nothing to ask before rows come"
+            return SKIPPED, "nothing to check before rows arrive"
         case _:
-            return SKIPPED, "nothing outside"
+            return SKIPPED, "no external system"
 
 
-def unsampled(node: Node) -> str:
-    """Why a source or transform gives no sample; empty where it does."""
+def reason_not_sampled(node: Node) -> str:
+    """Return why a source or transform cannot be sampled; empty if it can."""
     match node.operator:
         case Source() if node.connector.spark:
             return "needs Spark"
@@ -95,24 +94,26 @@ def unsampled(node: Node) -> str:
     return ""
 
 
-def sampled(graph: Graph, limit: int, *, show: bool) -> dict[str, Sample]:
-    """The first rows of every source, as they would arrive at the sinks."""
+def sample_pipeline(graph: Graph, limit: int, *, show: bool) -> dict[str, Sample]:
+    """Return the first rows of every source, as they would arrive at the sinks."""
     samples = {name: Sample() for name in graph.sinks}
     readers = {
-        name: tuple(reader for reader in found if not unsampled(graph.nodes[reader]))
+        name: tuple(reader for reader in found if not reason_not_sampled(graph.nodes[reader]))
         for name, found in graph.readers.items()
     }
     for name, source in graph.sources.items():
-        if unsampled(graph.nodes[name]):
+        if reason_not_sampled(graph.nodes[name]):
             continue
         start = source.initial()
         end = source.latest(start, Limit(rows=limit))
         splits = [] if start == end else source.splits(start, end, 1)
-        few = _Few(source, limit)
+        few = _LimitedSource(source, limit)
         tasks = FusedTasks(
             sources={name: cast(Source, few)},
             transforms=graph.transforms,
-            sinks={sink: _Glass(graph.sinks[sink], samples[sink], show) for sink in graph.sinks},
+            sinks={
+                sink: _SampleSink(graph.sinks[sink], samples[sink], show) for sink in graph.sinks
+            },
             readers=readers,
             tables={name: {table.path: table for table in graph.tables[name]}},
             splits=[(name, split) for split in splits],
@@ -126,15 +127,15 @@ def sampled(graph: Graph, limit: int, *, show: bool) -> dict[str, Sample]:
     return samples
 
 
-class _Few:
-    """A source that stops after so many rows."""
+class _LimitedSource:
+    """A source that stops after `limit` rows."""
 
     def __init__(self, source: Source, limit: int) -> None:
         self.source = source
         self.left = limit
 
     def read(self, split: Any) -> Iterator["pa.RecordBatch"]:
-        """The rows that are still wanted."""
+        """Yield rows until the limit is reached."""
         if not self.left:
             return
         for batch in self.source.read(split):
@@ -145,8 +146,8 @@ class _Few:
                 return
 
 
-class _Glass(Sink):
-    """A sink that only looks."""
+class _SampleSink(Sink):
+    """A sink that counts rows and writes nothing."""
 
     def __init__(self, sink: Sink, sample: Sample, show: bool) -> None:
         super().__init__(sink.values, sink.context)
@@ -154,25 +155,25 @@ class _Glass(Sink):
         self.show = show
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # the contract's signature
-        return _Looking(self.sample, self.show)
+        return _SampleWriter(self.sample, self.show)
 
     def committer(self) -> Any:
         raise AssertionError("a dry run commits nothing")
 
 
-class _Looking(Writer):
+class _SampleWriter(Writer):
     def __init__(self, sample: Sample, show: bool) -> None:
         self.sample = sample
         self.show = show
 
     def write(self, table: Table, batch: "pa.RecordBatch") -> None:
-        """Rows that would be written."""
+        """Count the rows that would be written."""
         self.sample.rows[table.path] = self.sample.rows.get(table.path, 0) + batch.num_rows
         if self.show:
             self.sample.shown += [f"{table.path} {_text(row)}" for row in batch.to_pylist()]
 
     def close(self) -> Message:
-        """Nothing to tell a committer."""
+        """Return an empty message, because nothing is committed."""
         return {"rows": 0}
 
     def abort(self) -> None:

@@ -1,7 +1,4 @@
-"""What the exit code of a command says.
-
-Used by every verb that judges or runs a job, and by the reference page.
-"""
+"""Exit codes of the commands and their meanings, which docs/reference/commands.md shows."""
 
 from tidegate.model.errors import TidegateError, UserError
 
@@ -10,29 +7,29 @@ FAILED = 1
 BAD_INPUT = 2
 REFUSED = 3
 CANCELED = 130
-NOBODY_READS = 141
+OUTPUT_CLOSED = 141
 
 MEANINGS = {
-    FINISHED: "the job, or the command, did what was asked",
-    FAILED: "the job failed, or the command could not do what was asked",
+    FINISHED: "the job finished, or the command succeeded",
+    FAILED: "the job or the command failed",
     BAD_INPUT: (
-        "the job file or the command line is wrong, or a server refuses what was asked; nothing was"
+        "the job file or the command line is wrong, or a server rejects the request; nothing was"
         " started"
     ),
     REFUSED: (
-        "nothing was done: the job runs already or has ended, there is none, an unfinished run"
-        " waits for a decision, or the caller may not"
+        "nothing was done: the job is already running or has ended, does not exist, an unfinished"
+        " run waits for a decision, or the caller has no permission"
     ),
     CANCELED: (
-        "stopped by Ctrl-C, SIGTERM, SIGHUP or a stop that was asked of a server; the job was"
-        " cancelled, or stopped with a savepoint"
+        "stopped by Ctrl-C, SIGTERM, SIGHUP or a stop request to a server; the job was cancelled,"
+        " or stopped with a savepoint"
     ),
-    NOBODY_READS: (
-        "whoever read the output has gone (`| head`), as shells count SIGPIPE; a run was stopped,"
-        " and can be resumed"
+    OUTPUT_CLOSED: (
+        "the reader of the output has exited (`| head`), like SIGPIPE in a shell; a run was"
+        " stopped and can be resumed"
     ),
 }
-# conditions of errors: what was asked about is not there, or not as it would have to be
+# conditions of errors whose object does not exist, or is not in the required state
 NOTHING_DONE = frozenset(
     {
         "unknown-job",
@@ -51,9 +48,7 @@ NOTHING_DONE = frozenset(
 
 
 def code_of(error: Exception) -> int:
-    """The exit code of an error: 3 where nothing was done, 2 where the command is wrong, 1 where
-    the world is.
-    """
+    """Return 3 if nothing was done, 2 if the command is wrong, and 1 for other failures."""
     if isinstance(error, TidegateError) and error.condition in NOTHING_DONE:
         return REFUSED
     return BAD_INPUT if isinstance(error, UserError) else FAILED

@@ -1,5 +1,6 @@
-"""`tidegate explain job.conf`: what will run, before anything runs: graph, pipelines, what each
-sink promises, what state is kept. Starts nothing.
+"""`tidegate explain job.conf`: shows the graph, pipelines, delivery guarantees and state of a job.
+
+Starts nothing.
 """
 
 import json
@@ -19,19 +20,18 @@ from tidegate.model.problem import Strictness
 from tidegate.pipeline.pacing import BatchPacing
 from tidegate.planner.drawing import draw
 
-_PROMISES = {
+_DELIVERY_MEANINGS = {
     Delivery.EXACTLY_ONCE: "a batch that is repeated after a failure is recognised and skipped",
-    Delivery.AT_LEAST_ONCE: "rows of a batch that is repeated after a failure may be there twice",
+    Delivery.AT_LEAST_ONCE: "rows of a batch that is repeated after a failure may be duplicated",
 }
 
 
 @click.command("explain")
 @click.argument("file", metavar="FILE")
 @options
-@click.option("--json", "as_json", is_flag=True, help="For machines: one JSON document.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def explain(file: str, variable: Sequence[str], strict: Strictness, as_json: bool) -> None:
-    """Show what a job file means: its graph, its pipelines, what the sinks promise and what state
-    each action keeps.
+    """Show how a job runs: its graph, pipelines, delivery guarantees and operator state.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def explain(file: str, variable: Sequence[str], strict: Strictness, as_json: boo
 
 
 def plan_document(plan: Plan) -> dict[str, Any]:
-    """The plan as JSON, without option values: some of them are secrets."""
+    """Return the plan as JSON, without option values, because some of them are secrets."""
     return {
         "job": plan.job_name,
         "mode": plan.env.mode.value,
@@ -71,7 +71,7 @@ def _pipeline_document(pipeline: PipelinePlan) -> dict[str, Any]:
     return {
         "id": pipeline.id,
         "fused": is_fused(pipeline),
-        "reason": way(pipeline),
+        "reason": execution_path(pipeline),
         "actions": [
             {
                 "operator": action.operator,
@@ -90,7 +90,7 @@ def _pipeline_document(pipeline: PipelinePlan) -> dict[str, Any]:
 
 
 def plan_lines(plan: Plan) -> Iterator[str]:
-    """The plan for a person."""
+    """Yield the human-readable lines of the plan."""
     actions = sum(len(pipeline.actions) for pipeline in plan.pipelines)
     yield (
         f"Job {plan.job_name}: {plan.env.mode.value}, {counted(len(plan.pipelines), 'pipeline')},"
@@ -99,7 +99,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     yield f"Batches: {batch_policy(plan.env)}"
     for pipeline in plan.pipelines:
         yield ""
-        yield f"Pipeline {pipeline.id}: {way(pipeline)}"
+        yield f"Pipeline {pipeline.id}: {execution_path(pipeline)}"
         yield ""
         yield from (f"  {line}" for line in draw(pipeline))
         yield ""
@@ -113,16 +113,16 @@ def _action_lines(action: Action) -> Iterator[str]:
     yield f"    parallelism  {action.parallelism}"
     yield f"    state        {action.state}"
     if action.delivery:
-        yield f"    delivery     {action.delivery.value}: {_PROMISES[action.delivery]}"
+        yield f"    delivery     {action.delivery.value}: {_DELIVERY_MEANINGS[action.delivery]}"
 
 
 def is_fused(pipeline: PipelinePlan) -> bool:
-    """Whether the rows never need to enter the JVM."""
+    """Return whether the rows never enter the JVM."""
     return all(action.fusable for action in pipeline.actions)
 
 
-def way(pipeline: PipelinePlan) -> str:
-    """How a batch of this pipeline runs, and why."""
+def execution_path(pipeline: PipelinePlan) -> str:
+    """Describe how a batch of this pipeline runs, and why."""
     if is_fused(pipeline):
         return "fused in Python tasks, without a DataFrame, because every action works over Arrow"
     needy = [action.label for action in pipeline.actions if not action.fusable]
@@ -133,7 +133,7 @@ def way(pipeline: PipelinePlan) -> str:
 
 
 def batch_policy(env: JobEnv) -> str:
-    """When batches begin and how much they take."""
+    """Describe when batches begin and how much they read."""
     pace = BatchPacing.of(env)
     limits = [
         f"at most {limit:,} {unit}"
@@ -157,6 +157,6 @@ def batch_policy(env: JobEnv) -> str:
             else "one: everything that the sources hold, committed at once"
         )
     if env.mode is JobMode.STREAMING:
-        hurry = "" if pace.rated else ", without a pause while a source is behind"
+        hurry = "" if pace.rated else ", without a pause while a source has a backlog"
         return f"one every {pace.interval_s:g} s{hurry}, each a checkpoint{tail}"
     return f"about {pace.interval_s:g} s each, one after the other, each a checkpoint{tail}"

@@ -1,11 +1,11 @@
-"""What `tidegate doctor` finds. Called by its checks."""
+"""The findings of `tidegate doctor`. Made by its checks."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Level(StrEnum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"  # a job runs, but slowly or with a risk
@@ -14,9 +14,9 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DoctorFinding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     level: Level
     found: str
-    repair: str = ""  # what to do; empty when all is well
+    repair: str = ""  # what to do; empty if there is nothing to repair

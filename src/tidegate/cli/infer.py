@@ -1,4 +1,4 @@
-"""`tidegate infer FILE`: print the schema of a file, or a whole job that reads it.
+"""`tidegate infer FILE`: prints the schema of a file, or a complete job that reads it.
 
 Starts nothing.
 """
@@ -20,22 +20,25 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 @click.command("infer")
 @click.argument("file", metavar="FILE")
 @click.option(
-    "--job", "as_job", is_flag=True, help="Print a whole job, which shows the rows on the console."
+    "--job",
+    "as_job",
+    is_flag=True,
+    help="Print a complete job, which prints the rows on the console.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["csv", "text", "json", "parquet", "orc"]),
-    help="The format, where it is known.",
+    help="The format of the file.  [default: detected]",
 )
-@click.option("--encoding", help="The encoding of a text file, where it is known.")
+@click.option("--encoding", help="The encoding of a text file.  [default: detected]")
 @click.option(
-    "--delimiter", help="The field delimiter of a text file, where it is known; \\t is a tab."
+    "--delimiter", help="The field delimiter of a text file; \\t is a tab.  [default: detected]"
 )
 @click.option(
     "--header/--no-header",
     default=None,
-    help="Whether the first line names the columns, where it is known.",
+    help="Whether the first line has the column names.  [default: detected]",
 )
 def infer(
     file: str,
@@ -47,9 +50,9 @@ def infer(
 ) -> None:
     """Print the schema of a file: csv, tab-separated and other text, JSON, Parquet or ORC.
 
-    Compressed files and archives are read too, at most the first 4 MiB and 10000 rows. Types are
-    never narrower than is safe: whole numbers are bigint, ids that begin with a zero and columns of
-    mixed values stay strings. The options above the schema belong into the LocalFile block too.
+    Compressed files and archives are read too. Reads at most 4 MiB and 10000 rows. Types are safe
+    rather than narrow: integers become bigint; ids with a leading zero and columns of mixed values
+    stay strings. The options above the schema belong in the LocalFile block too.
 
     \b
     Examples:

@@ -1,5 +1,6 @@
-"""The store and the checkpoint storage that the engine's settings name, for commands that look at
-them. Asking never makes an installation.
+"""Opens the store and the checkpoint storage of an existing installation, for commands.
+
+It never creates an installation.
 """
 
 import os
@@ -18,7 +19,7 @@ from tidegate.cli import exits, job_file
 from tidegate.config.engine.settings import load_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings
-from tidegate.model.errors import TidegateError, UserError, system_sentence
+from tidegate.model.errors import TidegateError, UserError, describe_os_error
 from tidegate.model.problem import Severity
 from tidegate.store.base import Store
 from tidegate.store.open import open_store
@@ -27,20 +28,20 @@ SQLITE = "sqlite:///"
 
 
 class NoInstallation(UserError):
-    """Nothing has run here yet."""
+    """The home has no store, because nothing has run there."""
 
     condition = "no-installation"
 
     def __init__(self, place: str) -> None:
         super().__init__(
-            f"{place} holds no installation yet: nothing has run there. Name another home with"
+            f"{place} holds no installation yet: nothing has run there. Choose another home with"
             " --home, or the engine's file with --config"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LocalInstallation:
-    """An installation that is there."""
+    """An existing installation with its open store and storage."""
 
     home: Home
     settings: EngineSettings
@@ -50,7 +51,10 @@ class LocalInstallation:
 
 @contextmanager
 def installation(home: str | None, config: Path | None) -> Iterator[LocalInstallation]:
-    """Open it. What is wrong, here or inside, is one sentence, and the end of the command."""
+    """Open the installation.
+
+    An error, here or in the body, is printed in one sentence and ends the command.
+    """
     place = Home.find(home, os.environ)
     settings, _, problems = load_engine(config, os.environ, home=place)
     if any(problem.severity is Severity.ERROR for problem in problems):
@@ -72,8 +76,8 @@ def installation(home: str | None, config: Path | None) -> Iterator[LocalInstall
 
 
 def fail(error: Exception) -> NoReturn:
-    """Say what is wrong and end."""
+    """Print an error and end the command with its exit code."""
     click.echo(
-        f"tidegate: {system_sentence(error) if isinstance(error, OSError) else error}", err=True
+        f"tidegate: {describe_os_error(error) if isinstance(error, OSError) else error}", err=True
     )
     sys.exit(exits.code_of(error))

@@ -1,7 +1,4 @@
-"""What a person wants to know of a running job, worked out from the store's records.
-
-Pure; drawn by display.py.
-"""
+"""Derives what is shown of a running job from the store's records. Pure; drawn by display.py."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ from tidegate.model.records import PipelineMetrics
 class PipelineView:
     """One line of the display.
 
-    Rows are what the tasks have done, which may be ahead of what is committed.
+    Rows are those that tasks have processed, which may be more than those committed.
     """
 
     pipeline: int
@@ -51,7 +48,7 @@ def job_view(
     now_s: float,
     now_ms: int,
 ) -> JobDisplay:
-    """The display of this moment."""
+    """Derive the current display from a snapshot and the metrics."""
     pipelines: Sequence[PipelineView] = []
     for stored in snapshot.pipelines:
         state = stored.value

@@ -1,7 +1,7 @@
-"""From a job file on the command line to a plan, and its problems in a form that people like.
-Shared by run, validate and explain.
+"""Loads and plans a job file for a command, and prints its problems for humans.
 
-Nothing heavier than click may be imported here: `tidegate validate` has to answer at once.
+Shared by run, validate and explain. It must import nothing heavier than click, because `tidegate
+validate` must answer at once.
 """
 
 import os
@@ -41,11 +41,10 @@ def load(
     strict: Strictness = Strictness.NORMAL,
     fatal: Collection[ProblemKind] = (),
 ) -> Planned:
-    """A job file read and planned: all problems of both, in file order. A file that is not there is
-    a problem too.
+    """Read and plan a job file; return all problems in file order, also of a missing file.
 
-    Warnings of the kinds in `fatal` become errors: whether data that is not there, or does not fit,
-    stops a command is up to the command.
+    Warnings of the kinds in `fatal` become errors: each command decides whether missing or
+    unsuitable data stops it.
     """
     try:
         reading = read_job(
@@ -58,41 +57,45 @@ def load(
         return Planned(plan=None, problems=list(reading.problems))
     planned = plan(reading.spec, strictness=strict)
     problems = in_file_order(
-        [*reading.problems, *_news(reading, planned.problems)], reading.spec.file
+        [*reading.problems, *_new_problems(reading, planned.problems)], reading.spec.file
     )
     problems = [replace(p, severity=Severity.ERROR) if p.kind in fatal else p for p in problems]
     wrong = any(problem.severity is Severity.ERROR for problem in problems)
     return Planned(plan=None if wrong else planned.plan, problems=problems)
 
 
-def _news(reading: LoadResult, problems: Iterable[Problem]) -> list[Problem]:
-    """The planner's problems without those at places that are wrong already: a path with an unset
-    variable in it does of course not exist.
+def _new_problems(reading: LoadResult, problems: Iterable[Problem]) -> list[Problem]:
+    """Return the planner's problems, without those at positions that already have an error.
+
+    For example, a path with an unset variable cannot exist.
     """
     wrong = {problem.path for problem in reading.errors if problem.path.count("[")}
     return [problem for problem in problems if problem.path not in wrong]
 
 
-def planned(file: str, variable: Sequence[str], strict: Strictness, *, here: bool = False) -> Plan:
-    """The plan of a good job file. Problems go to stderr; with an error among them the command ends
-    with BAD_INPUT.
+def load_plan(
+    file: str, variable: Sequence[str], strict: Strictness, *, here: bool = False
+) -> Plan:
+    """Return the plan of a valid job file.
 
-    `here`: the job runs on this host, so what it reads must be there.
+    Problems go to stderr; an error ends the command with BAD_INPUT. With `here` the job runs on
+    this host, so the files that it reads must exist.
     """
     fatal = (ProblemKind.PATH,) if here else ()
-    judged = load(
+    planned = load(
         file, variables=values_of(variable), environ=os.environ, strict=strict, fatal=fatal
     )
-    print_problems(judged.problems, sys.stderr)
-    if judged.plan is None:
-        click.echo(f"{file}: {summary(judged.problems)}; nothing was started", err=True)
+    print_problems(planned.problems, sys.stderr)
+    if planned.plan is None:
+        click.echo(f"{file}: {summary(planned.problems)}; nothing was started", err=True)
         raise SystemExit(BAD_INPUT)
-    return judged.plan
+    return planned.plan
 
 
 def print_problems(problems: Sequence[Problem], stream: TextIO) -> None:
-    """`file:line: error: path: message (expected ...); did you mean ...?`, by file and line, each
-    with the line it is about.
+    """Print problems by file and line, each with the line that it is about.
+
+    The format is `file:line: error: path: message (expected ...); did you mean ...?`.
     """
     for file, group in groupby(problems, key=lambda problem: problem.at.file):
         lines = _lines(file)
@@ -104,7 +107,7 @@ def print_problems(problems: Sequence[Problem], stream: TextIO) -> None:
 
 
 def summary(problems: Sequence[Problem]) -> str:
-    """`2 errors, 1 warning`, or `no problems`."""
+    """Count the problems: `2 errors, 1 warning`, or `no problems`."""
     counts = [
         (sum(problem.severity is severity for problem in problems), severity.value)
         for severity in Severity
@@ -117,9 +120,7 @@ def counted(count: int, word: str) -> str:
 
 
 def _coloured(problem: Problem) -> str:
-    """The problem's own sentence, with its severity in colour (which click leaves out where it is
-    not a terminal).
-    """
+    """Color the severity in the problem's sentence; click omits colors if it is no terminal."""
     word = f" {problem.severity}: "
     return str(problem).replace(
         word, f" {click.style(problem.severity, fg=_COLOURS[problem.severity], bold=True)}: ", 1
@@ -146,7 +147,7 @@ def _excerpt(lines: list[str], number: int) -> str:
 
 
 def values_of(variable: Sequence[str]) -> dict[str, str]:
-    """What `-i` gave, or a usage error."""
+    """Parse the values of `-i`, or raise a usage error."""
     try:
         return read_variables(variable)
     except UserError as error:
@@ -158,8 +159,9 @@ def _strictness(_context: object, _option: object, value: str | None) -> Strictn
 
 
 def options(command: F) -> F:
-    """`-i NAME=VALUE` as `variable`, `--strict` and `--lenient` as `strict`: for every verb with a
-    job file.
+    """Add the options of every command with a job file.
+
+    `-i NAME=VALUE` is passed as `variable`, `--strict` and `--lenient` as `strict`.
     """
     for name, text in _STRICTNESS.items():
         command = click.option(

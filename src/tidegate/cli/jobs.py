@@ -1,4 +1,4 @@
-"""`tidegate jobs`, `show`, `stop`, `cancel`, `logs`: what the servers do, and what they shall do."""
+"""`tidegate jobs`, `show`, `stop`, `cancel`, `logs`: list, inspect and stop jobs of servers."""
 
 import sys
 import time
@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from tidegate.cli import exits, remote
-from tidegate.cli.submit import ending, waited
+from tidegate.cli.submit import describe_end, wait_for_end
 from tidegate.client import Client
 from tidegate.model.errors import UserError
 from tidegate.model.records import JobStatus
 
-ENDED_SHOWN = 20
+ENDED_SHOWN_MAX = 20
 FOLLOW_EVERY_S = 1.0
 DRIVER_LOG = "driver.log"
 SHOWN_STATES = tuple(
@@ -22,16 +22,16 @@ SHOWN_STATES = tuple(
 
 
 class NoLog(UserError):
-    """The server that answers has no log of the job."""
+    """The answering server has no log of the job."""
 
     condition = "unknown-log"
 
 
 def _state_of(_context: click.Context, _parameter: click.Parameter, word: str | None) -> str | None:
-    """A state in any case, or a usage error with all of them."""
+    """Parse a state in upper or lower case, or raise a usage error that names all states."""
     if word is not None and word.upper() not in SHOWN_STATES:
         raise click.BadParameter(
-            f"{word!r} is no state of a job; there are {', '.join(SHOWN_STATES)}"
+            f"{word!r} is not a job state; the states are {', '.join(SHOWN_STATES)}"
         )
     return word.upper() if word is not None else None
 
@@ -44,12 +44,15 @@ def _state_of(_context: click.Context, _parameter: click.Parameter, word: str | 
     help=f"Only jobs of this state: {', '.join(SHOWN_STATES)}.",
 )
 @click.option(
-    "--all", "everything", is_flag=True, help=f"All ended jobs, not only the last {ENDED_SHOWN}."
+    "--all",
+    "everything",
+    is_flag=True,
+    help=f"All ended jobs, not only the last {ENDED_SHOWN_MAX}.",
 )
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @remote.options
 def jobs(client: Client, state: str | None, everything: bool, as_json: bool) -> None:
-    """List jobs: those that run or wait, and those that have ended.
+    """List running, waiting and ended jobs.
 
     \b
     Examples:
@@ -67,7 +70,7 @@ def jobs(client: Client, state: str | None, everything: bool, as_json: bool) -> 
         if state and not has_ended
         else client.get(f"/finished-jobs/{state}" if state else "/finished-jobs")
     )
-    ended = ended if everything or state else ended[:ENDED_SHOWN]
+    ended = ended if everything or state else ended[:ENDED_SHOWN_MAX]
     if as_json:
         remote.print_json([*running, *ended])
         return
@@ -81,13 +84,13 @@ def jobs(client: Client, state: str | None, everything: bool, as_json: bool) -> 
 
 
 def _row(job: dict[str, Any], remark: str) -> list[str]:
-    figures, age = job.get("metrics", {}), job.get("secondsSinceLastCheckpoint")
+    metrics, age = job.get("metrics", {}), job.get("secondsSinceLastCheckpoint")
     last = (
         f"{job['lastCheckpointId']}, {age} s ago"
         if job.get("lastCheckpointId") and age
         else job.get("finishTime", "")
     )
-    counts = [figures.get("SourceReceivedCount", ""), figures.get("SinkWriteCount", "")]
+    counts = [metrics.get("SourceReceivedCount", ""), metrics.get("SinkWriteCount", "")]
     return [
         job["jobId"],
         job["jobName"],
@@ -107,10 +110,10 @@ def _health(job: dict[str, Any]) -> str:
 
 @click.command()
 @click.argument("job")
-@click.option("--json", "as_json", is_flag=True, help="For machines: the whole object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the whole object as JSON.")
 @remote.options
 def show(client: Client, job: str, as_json: bool) -> None:
-    """Show one job, by id or name: where it is, its checkpoints, what went wrong.
+    """Show one job, by id or name: status, checkpoints, metrics, failures.
 
     \b
     Examples:
@@ -147,19 +150,20 @@ def show(client: Client, job: str, as_json: bool) -> None:
 
 @click.command()
 @click.argument("job", nargs=-1, required=True)
-@click.option("--savepoint", is_flag=True, help="Make a savepoint first, and end SAVEPOINT_DONE.")
+@click.option("--savepoint", is_flag=True, help="Make a savepoint; the job ends SAVEPOINT_DONE.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Kill it now; it goes on from its last checkpoint when it is submitted again.",
+    help="Kill it now; when submitted again, it resumes from its last checkpoint.",
 )
 @click.option("--wait", is_flag=True, help="Wait until it has ended.")
 @remote.options
 def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait: bool) -> None:
     """Stop jobs, by id or name: at the next checkpoint, with a savepoint, or by force.
 
-    \b Exit code: 0 requested (with --wait: ended), 1 no server answers, 2 bad input, 3 there is no
-    such job, or one has ended already.
+    \b
+    Exit code: 0 requested (with --wait: ended), 1 no server answers, 2 bad input,
+    3 a job does not exist or has already ended.
 
     \b
     Examples:
@@ -174,23 +178,27 @@ def stop(client: Client, job: Sequence[str], savepoint: bool, force: bool, wait:
 def stop_all(
     client: Client, jobs: Sequence[str], how: Mapping[str, bool], *, wait: bool = False
 ) -> int:
-    """Ask for the stop of jobs, by id or name; the exit code.
+    """Request the stop of jobs, by id or name; return the exit code.
 
-    A name that nobody knows stops none of them, one that has ended is named.
+    An unknown job stops none of them; ended jobs are reported and skipped.
     """
     code = exits.FINISHED
     for job in [remote.job_of(client, each) for each in jobs]:
         what = f"job {job['jobId']} {job['jobName']!r}"
         if JobStatus(job["jobStatus"]).terminal:
             click.echo(
-                f"tidegate: {what} has ended already, as {job['jobStatus']}: there is nothing to"
+                f"tidegate: {what} has already ended as {job['jobStatus']}: there is nothing to"
                 " stop",
                 err=True,
             )
             code = exits.REFUSED
             continue
         client.post("/stop-job", {"jobId": job["jobId"], **how})
-        click.echo(ending(waited(client, job["jobId"])) if wait else f"stop requested for {what}")
+        click.echo(
+            describe_end(wait_for_end(client, job["jobId"]))
+            if wait
+            else f"stop requested for {what}"
+        )
     return code
 
 
@@ -199,8 +207,9 @@ def stop_all(
 @click.option("--wait", is_flag=True, help="Wait until it has ended.")
 @remote.options
 def cancel(client: Client, job: Sequence[str], wait: bool) -> None:
-    """Stop jobs at the next checkpoint; they end CANCELED, and their state is kept. Exit codes as
-    of `tidegate stop`.
+    """Stop jobs at the next checkpoint; they end CANCELED and keep their state.
+
+    The exit codes are those of `tidegate stop`.
 
     \b
     Examples:
@@ -212,10 +221,10 @@ def cancel(client: Client, job: Sequence[str], wait: bool) -> None:
 
 @click.command()
 @click.argument("job")
-@click.option("-f", "--follow", is_flag=True, help="Go on as lines come; Ctrl-C ends it.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they arrive, until Ctrl-C.")
 @remote.options
 def logs(client: Client, job: str, follow: bool) -> None:
-    """Print the log of a job's driver, as the server that answers has it.
+    """Print the log of a job's driver, from the server that answers.
 
     \b
     Examples:
@@ -226,8 +235,8 @@ def logs(client: Client, job: str, follow: bool) -> None:
     name = f"{job_id}/{DRIVER_LOG}"
     if name not in names:
         raise NoLog(
-            f"this server has no log of job {job_id}: ask the one on whose host its driver runs"
-            + (f"; there is {', '.join(sorted(names))}" if names else "")
+            f"this server has no log of job {job_id}: query the server on the host of its driver"
+            + (f"; this one has {', '.join(sorted(names))}" if names else "")
         )
     shown = 0
     while True:

@@ -1,9 +1,8 @@
-"""Standard output and error of every verb: what happens when nobody reads them, or they cannot be
-written. Called by the command line and the displays.
+"""Handles a standard output or error that cannot be written, for all commands.
 
-A stream that was closed before the start (`2>&-`) is /dev/null: its number must not be given to the
-next file that is opened. One that fails later is silenced, so that nothing fails a second time, and
-the command ends with an exit code of its own.
+Called by the command line and the displays. A stream that was closed before the start (`2>&-`)
+becomes /dev/null, so that no file opened later gets its descriptor. A stream that fails later is
+silenced, so that no write fails twice, and the command ends with an exit code of its own.
 """
 
 import errno
@@ -19,24 +18,24 @@ STANDARD = (0, 1, 2)
 
 
 class _Descriptor(io.FileIO):
-    """A standard stream that remembers the first error of a write, and goes nowhere after it."""
+    """A standard stream that keeps its first write error, and discards output after it."""
 
-    lost: OSError | None = None
+    first_error: OSError | None = None
 
     def write(self, data: Any, /) -> int:
-        """Write, or remember why that failed."""
+        """Write, or keep the error and raise it."""
         try:
             return super().write(data)
         except BlockingIOError:
             raise
         except OSError as error:
-            _Descriptor.lost = _Descriptor.lost or error
+            _Descriptor.first_error = _Descriptor.first_error or error
             silence(self)
             raise
 
 
 def prepare() -> None:
-    """At the start: all three streams are open, and no character is a reason to fail."""
+    """Open all three streams at the start, so that no character can fail to be encoded."""
     for descriptor in STANDARD:
         try:
             os.fstat(descriptor)
@@ -57,30 +56,31 @@ def _stream(descriptor: int, before: TextIO | None) -> TextIO:
 
 
 def silence(stream: io.IOBase | TextIO) -> None:
-    """Let all that is still to be written to a stream go nowhere."""
+    """Redirect a stream to /dev/null."""
     with suppress(OSError, ValueError):
         descriptor = os.open(os.devnull, os.O_WRONLY)
         os.dup2(descriptor, stream.fileno())
         os.close(descriptor)
 
 
-def lost() -> OSError | None:
-    """Write what is still buffered; why that, or anything before it, could not be written."""
+def flush_output() -> OSError | None:
+    """Flush both streams; return the first write error of the process, if any."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # remembered; or closed, and there is nothing to write
             stream.flush()
-    return _Descriptor.lost
+    return _Descriptor.first_error
 
 
 def exit_code(error: OSError) -> int:
-    """What a command ends with whose output cannot be written: as `yes | head` where the reader has
-    gone.
+    """Return the exit code of a command whose output cannot be written.
+
+    If the reader has exited, it is that of `yes | head`.
     """
-    return exits.NOBODY_READS if error.errno == errno.EPIPE else exits.FAILED
+    return exits.OUTPUT_CLOSED if error.errno == errno.EPIPE else exits.FAILED
 
 
 def describe(error: OSError) -> str:
-    """Why the output cannot be written, for a person."""
+    """Describe to the user why the output cannot be written."""
     if error.errno == errno.EPIPE:
         return "nobody reads the output any more"
     return f"the output cannot be written: {error.strerror or error}"

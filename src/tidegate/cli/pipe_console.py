@@ -1,6 +1,6 @@
 """Rich's console for this command line.
 
-Imported only by what draws tables: rich costs a verb a tenth of a second.
+Import it only to draw tables, because importing rich takes a tenth of a second.
 """
 
 import errno
@@ -10,7 +10,7 @@ from rich.console import Console
 
 
 class PipeConsole(Console):
-    """A console that lets the command line judge a closed pipe; rich itself would end the process."""
+    """A console that raises BrokenPipeError on a closed pipe, on which rich would exit."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))

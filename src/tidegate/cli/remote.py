@@ -1,5 +1,6 @@
-"""How verbs reach servers: `--server`, who we are, and what goes wrong on the way. Shared by
-submit, jobs and seatunnel.
+"""Connects commands to servers: `--server`, credentials, and error messages.
+
+Shared by submit, jobs and seatunnel.
 """
 
 import json
@@ -16,13 +17,13 @@ from rich.table import Table
 from tidegate.cli import exits
 from tidegate.cli.pipe_console import PipeConsole
 from tidegate.client import Client, NotAllowed, Refused
-from tidegate.client.client import Access
+from tidegate.client.client import Credentials
 from tidegate.model.errors import TidegateError, UserError
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT = "http://127.0.0.1:8080"
 PIPE_COLUMNS = 200
-PATIENCE_S = 10.0  # a leader that dies is followed by another one within seconds
+RETRY_FOR_S = 10.0  # after the death of a leader, another one leads within seconds
 
 
 class UnknownJobName(UserError):
@@ -32,10 +33,7 @@ class UnknownJobName(UserError):
 
 
 def options(command: F) -> F:
-    """`--server` and `--ca-file`, and errors as sentences with their exit codes.
-
-    The command gets a `client`.
-    """
+    """Add `--server` and `--ca-file`, pass a `client`, and turn errors into messages."""
 
     @wraps(command)
     def called(*arguments: Any, server: str | None, ca_file: str | None, **named: Any) -> Any:
@@ -53,26 +51,26 @@ def options(command: F) -> F:
             _end(str(error), exits.code_of(error))
 
     decorated = click.option(
-        "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
+        "--ca-file", help="PEM file of the authority that signed the servers' certificates."
     )(called)
     text = (
-        "Address of a server, or of several with commas between them (TIDEGATE_SERVER).  [default:"
+        "Address of a server, or of several, separated by commas (TIDEGATE_SERVER).  [default:"
         f" {DEFAULT}]"
     )
-    return click.option("--server", metavar="URL[,URL]", help=text)(decorated)  # type: ignore[return-value]  # the same command with options
+    return click.option("--server", metavar="URL[,URL]", help=text)(decorated)  # type: ignore[return-value]
 
 
 def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str]) -> Client:
-    """The client that command line and environment describe.
+    """Create the client from the command line and the environment.
 
-    A token is never an argument: those can be seen by everybody on the host.
+    A token is never an argument, because every user of the host can read arguments.
     """
     servers = [
         each.strip()
         for each in (server or environ.get("TIDEGATE_SERVER") or DEFAULT).split(",")
         if each.strip()
     ]
-    access = Access(
+    access = Credentials(
         token=_token(environ),
         user=environ.get("TIDEGATE_USER", ""),
         password=environ.get("TIDEGATE_PASSWORD", ""),
@@ -80,7 +78,7 @@ def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str
         certificate=environ.get("TIDEGATE_CLIENT_CERTIFICATE", ""),
         private_key=environ.get("TIDEGATE_CLIENT_KEY", ""),
     )
-    return Client(servers, access, patience_s=PATIENCE_S)
+    return Client(servers, access, retry_for_s=RETRY_FOR_S)
 
 
 def _token(environ: Mapping[str, str]) -> str:
@@ -98,7 +96,7 @@ def _token(environ: Mapping[str, str]) -> str:
 
 
 def job_of(client: Client, word: str) -> dict[str, Any]:
-    """A job by its id, or by its name where only one has it."""
+    """Return a job by its id, or by its name if the name is unique."""
     if word.isascii() and word.isdigit():
         job: dict[str, Any] = client.get(f"/job-info/{word}")
         if "jobStatus" in job:
@@ -111,7 +109,7 @@ def job_of(client: Client, word: str) -> dict[str, Any]:
     if not found:
         raise UnknownJobName(f"there is no job named {word!r}: `tidegate jobs` lists them")
     raise UserError(
-        f"several jobs are named {word!r}: say which by its id:"
+        f"several jobs are named {word!r}: select one by its id:"
         f" {', '.join(job['jobId'] for job in found)}"
     )
 
@@ -121,7 +119,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """For people: columns that stay together on any terminal and in any pipe."""
+    """Print a human-readable table that keeps its columns on any terminal and in a pipe."""
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
         table.add_column(column, overflow="fold")

@@ -1,7 +1,6 @@
-"""From where a job shall go on, as words of the command line: the same in `run` and `restore-plan`,
-with the reference's own beside them.
+"""The options of a restore, the same in `run` and `restore-plan`, including SeaTunnel's own.
 
-Nothing heavier than click may be imported here.
+It must import nothing heavier than click.
 """
 
 import os
@@ -12,7 +11,12 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tidegate.coordinator.restore.options import RestoreOptions, changes_of, files_of, parse_choice
+from tidegate.coordinator.restore.options import (
+    RestoreOptions,
+    parse_changes,
+    parse_choice,
+    parse_files,
+)
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
@@ -38,65 +42,64 @@ NAMES = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreArguments:
-    """What was said.
+    """The parsed options.
 
-    `job_id` is the id that goes with it: `-r 7` goes on as job 7. `another`: the state of one job
-    for a new one.
+    `job_id` is the id that the options imply: `-r 7` resumes job 7. `new_job`: a new job starts
+    from the state of another one.
     """
 
     options: RestoreOptions
     job_id: int | None = None
-    another: bool = False
+    new_job: bool = False
 
 
 def options(command: F) -> F:
-    """All options of a restore, given to the command as `restoring`."""
+    """Add all options of a restore, and pass them to the command as `restoring`."""
 
     @wraps(command)
     def packed(*arguments: Any, **values: Any) -> Any:
         said = {name: values.pop(name) for name in NAMES}
-        return command(*arguments, restoring=restoring_of(said), **values)
+        return command(*arguments, restoring=parse_restore(said), **values)
 
     for add in reversed(_OPTIONS):
         packed = add(packed)
     return cast(F, packed)
 
 
-def restoring_of(said: dict[str, Any]) -> RestoreArguments:
-    """The options as a wish, or a usage error."""
+def parse_restore(said: dict[str, Any]) -> RestoreArguments:
+    """Parse the options, or raise a usage error."""
     try:
-        return _restoring(said)
+        return _parse_restore(said)
     except UserError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _restoring(said: dict[str, Any]) -> RestoreArguments:
+def _parse_restore(said: dict[str, Any]) -> RestoreArguments:
     text, source, another = said["restore"], said["restore_from"], said["restore_with_checkpoint"]
     if another is not None and (text is not None or source is not None):
         raise UserError(
-            "--restore-with-checkpoint says already what is restored: leave --restore and"
-            " --restore-from out"
+            "--restore-with-checkpoint already selects what is restored: omit --restore and"
+            " --restore-from"
         )
     job_id = None
-    if (
-        text is not None and text.isascii() and text.isdigit()
-    ):  # the reference's -r: the latest state of this job, which keeps its id
+    # SeaTunnel's -r: the latest state of this job, which keeps its id
+    if text is not None and text.isascii() and text.isdigit():
         job_id, text = int(text), "latest"
     elif text is not None and "/" in text and text.partition(":")[0] not in ("savepoint", "path"):
         text = f"path:{text}"
-    wish = replace(
+    options = replace(
         RestoreOptions.parse(text),
         takeover=said["takeover"],
         duplicates=said["allow_duplicates"],
-        skip_files=files_of("--skip-file", map(absolute, said["skip_file"])),
-        accept_files=files_of("--accept-file", map(absolute, said["accept_file"])),
-        accept_changes=changes_of(said["accept_change"]),
+        skip_files=parse_files("--skip-file", map(absolute, said["skip_file"])),
+        accept_files=parse_files("--accept-file", map(absolute, said["accept_file"])),
+        accept_changes=parse_changes(said["accept_change"]),
         on_missing=parse_choice(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
         on_damaged=parse_choice(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
         on_incompatible=parse_choice(
             OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL
         ),
-        on_not_held=parse_choice(
+        on_position_lost=parse_choice(
             OnPositionLost, "--on-not-held", said["on_not_held"], OnPositionLost.FAIL
         ),
         on_sink_lost=parse_choice(
@@ -104,7 +107,9 @@ def _restoring(said: dict[str, Any]) -> RestoreArguments:
         ),
     )
     return RestoreArguments(
-        wish.of_job(another if another is not None else source, job_id), job_id, another is not None
+        options.from_job(another if another is not None else source, job_id),
+        job_id,
+        another is not None,
     )
 
 
@@ -115,7 +120,7 @@ def _choice(name: str, kind: Any, text: str) -> Callable[[Any], Any]:
 
 
 def absolute(path: str) -> str:
-    """A path as the driver needs it."""
+    """Make a path absolute, as the driver needs it; URLs of files stay."""
     return path if path.startswith("file:") else os.path.abspath(path)
 
 
@@ -124,14 +129,14 @@ CONSENT_OPTIONS = (
         "--skip-file",
         multiple=True,
         metavar="PATH",
-        help="Leave this file out, or all below this directory: a bad or lost file. Repeatable.",
+        help="Skip this damaged or lost file, or all files below this directory. Repeatable.",
     ),
     click.option(
         "--accept-file",
         multiple=True,
         metavar="PATH",
         help=(
-            "Read this file, or all below this directory, as it is now although it changed."
+            "Read this file, or all files below this directory, although it has changed."
             " Repeatable."
         ),
     ),
@@ -140,8 +145,7 @@ CONSENT_OPTIONS = (
         multiple=True,
         metavar="[TABLE@]POSITION=CHOICE",
         help=(
-            "Decide about a change of a table that stopped the job: adopt, reread or skip."
-            " Repeatable."
+            "Decide about a table change that stopped the job: adopt, reread or skip. Repeatable."
         ),
     ),
 )
@@ -151,8 +155,8 @@ _OPTIONS = (
         "--restore",
         metavar="WORD",
         help=(
-            "From where to go on: latest, checkpoint:N, savepoint:ID, path:DIR, fresh or auto. A"
-            " job id: the latest state of that job, under its id."
+            "Restore point: latest, checkpoint:N, savepoint:ID, path:DIR, fresh or auto. A job id"
+            " means the latest state of that job, under its id."
         ),
     ),
     click.option(
@@ -160,44 +164,47 @@ _OPTIONS = (
         type=JOB_ID,
         metavar="JOB",
         help=(
-            "Take the state of another job; a fork, with a lineage of its own, where that one runs."
+            "Restore the state of another job. If that job is running, this one is a fork with its"
+            " own lineage."
         ),
     ),
     click.option(
         "--restore-with-checkpoint",
         type=JOB_ID,
         metavar="JOB",
-        help="The last checkpoint of another job, under a new id (or --job-id).",
+        help="Restore the last checkpoint of another job, under a new id (or --job-id).",
     ),
     click.option(
-        "--takeover", is_flag=True, help="Where the job runs: fence that run, end it, and go on."
+        "--takeover",
+        is_flag=True,
+        help="If the job is running: fence and end that run, then resume.",
     ),
-    _choice("--on-missing", OnMissing, "Where there is no state (fail)."),
+    _choice("--on-missing", OnMissing, "If there is no state to restore (default: fail)."),
     _choice(
         "--on-damaged",
         OnDamaged,
-        "Where the newest checkpoint is damaged (older: the next one that is sound).",
+        "If the newest checkpoint is damaged (default: older, the newest intact one).",
     ),
     _choice(
         "--on-incompatible",
         OnIncompatible,
-        "Where the state does not fit the job file (fail; drop gives up what has no owner).",
+        "If the state does not match the job file (default: fail; drop discards unmatched state).",
     ),
     _choice(
         "--on-not-held",
         OnPositionLost,
-        "Where a source does not hold the position any more (fail).",
+        "If a source no longer has the position (default: fail).",
     ),
     _choice(
         "--on-sink-lost",
         OnSinkLost,
-        "Where a sink's target knows nothing of the checkpoint (fail; continue: what it held stays"
-        " lost).",
+        "If a sink's target has no record of the checkpoint (default: fail; continue: lost rows are"
+        " not written again).",
     ),
     click.option(
         "--allow-duplicates",
         is_flag=True,
-        help="Agree that rows come twice where a sink cannot take them back.",
+        help="Accept duplicate rows if a sink cannot roll them back.",
     ),
     *CONSENT_OPTIONS,
 )

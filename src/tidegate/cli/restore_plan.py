@@ -1,4 +1,4 @@
-"""`tidegate restore-plan job.conf`: what a restore would do, before anything is done.
+"""`tidegate restore-plan job.conf`: shows what a restore would do.
 
 Writes nothing and starts nothing.
 """
@@ -12,9 +12,7 @@ import click
 
 from tidegate.checkpoints.open import open_storage
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.cli import exits, job_file
-from tidegate.cli import restore_options as restore_words
-from tidegate.cli import run_options as run_words
+from tidegate.cli import exits, job_file, restore_options, run_options
 from tidegate.cli.run import settings_of
 from tidegate.coordinator.job_snapshot import job_of_name, read_job
 from tidegate.coordinator.restore.planning import (
@@ -23,7 +21,7 @@ from tidegate.coordinator.restore.planning import (
     RestoreRequest,
     prepare_restore,
 )
-from tidegate.coordinator.restore.report import lines
+from tidegate.coordinator.restore.report import report_lines
 from tidegate.coordinator.restore.sink_checks import ask_sink
 from tidegate.model.document import to_document
 from tidegate.model.errors import TidegateError
@@ -38,38 +36,39 @@ from tidegate.store.open import open_store
 
 
 @click.command("restore-plan")
-@run_words.options
-def restore_plan(said: run_words.RunArguments) -> NoReturn:
-    """Show what a restore would do: for each source, transform and sink from what it resumes, what
-    is replayed, what has changed.
+@run_options.options
+def restore_plan(arguments: run_options.RunArguments) -> NoReturn:
+    """Show what a restore would do: resume positions, replayed batches, changes.
 
     \b
     Takes the options of `tidegate run`, and starts nothing.
-    Exit code: 0 where the run would start, 2 bad input, 3 where it would be refused.
+    Exit code: 0 the run would start, 2 bad input, 3 the run would be refused.
 
     \b
     Examples:
       tidegate restore-plan job.conf --restore latest
       tidegate restore-plan job.conf --restore savepoint:1763300000000 --json
     """
-    settings = settings_of(said.config, said.home)
-    plan = job_file.planned(said.file, said.variable, said.strict)
+    settings = settings_of(arguments.config, arguments.home)
+    plan = job_file.load_plan(arguments.file, arguments.variable, arguments.strict)
     try:
-        said.home.create()
-        with contextlib.closing(open_store(settings.store_url or said.home.store_url)) as store:
-            report = planned(
+        arguments.home.create()
+        with contextlib.closing(
+            open_store(settings.store_url or arguments.home.store_url)
+        ) as store:
+            report = plan_restore(
                 store,
-                open_storage(settings.checkpoint, said.home),
+                open_storage(settings.checkpoint, arguments.home),
                 plan,
-                said.name,
-                said.job_id,
-                said.restoring,
+                arguments.name,
+                arguments.job_id,
+                arguments.restoring,
             )
     except (Incompatible, NeedsConsent) as error:
-        tell(error.report, said.as_json)
+        print_report(error.report, arguments.as_json)
         sys.exit(exits.REFUSED)
     except TidegateError as error:
-        if said.as_json:
+        if arguments.as_json:
             click.echo(
                 json.dumps(
                     {"verdict": "impossible", "condition": error.condition, "problem": str(error)},
@@ -79,22 +78,22 @@ def restore_plan(said: run_words.RunArguments) -> NoReturn:
             )
         click.echo(f"tidegate: {error}", err=True)
         sys.exit(exits.REFUSED)
-    tell(report, said.as_json)
+    print_report(report, arguments.as_json)
     sys.exit(exits.FINISHED)
 
 
-def planned(
+def plan_restore(
     store: Store,
     storage: CheckpointStorage,
     plan: Plan,
     name: str | None,
     job_id: int | None,
-    restoring: restore_words.RestoreArguments,
+    restoring: restore_options.RestoreArguments,
 ) -> RestoreReport:
-    """The plan; UserError where the run would be refused."""
+    """Return the report; raise UserError if the run would be refused."""
     called = name or plan.job_name
     snapshot = read_job(
-        store, job_id or (None if restoring.another else job_of_name(store, called)) or 0
+        store, job_id or (None if restoring.new_job else job_of_name(store, called)) or 0
     )
     state = snapshot.state.value if snapshot.state else None
     status = (
@@ -106,14 +105,14 @@ def planned(
         plan=plan,
         options=restoring.options,
         status=status,
-        held=lambda action, offset: held(plan, action, offset),
-        ask=ask_sink,
+        probe=lambda action, offset: probe_position(plan, action, offset),
+        ask_sink=ask_sink,
     )
     return prepare_restore(store, storage, request).report
 
 
-def held(plan: Plan, action: Action, offset: Any) -> str:
-    """Whether a source still has a position: it is asked, as the driver would ask it."""
+def probe_position(plan: Plan, action: Action, offset: Any) -> str:
+    """Query a source, as the driver would, whether it still has a position."""
     context = OperatorContext(
         job_id=0,
         job_name=plan.job_name,
@@ -124,21 +123,23 @@ def held(plan: Plan, action: Action, offset: Any) -> str:
     )
     try:
         values = unpacked(action.options)
-        runway = (
+        retention = (
             registry.find(action.kind, action.plugin)
             .of(values)
             .load()(values, context)
             .log_retention(offset)
         )
-    except Exception as error:  # whatever a source or its server says: the plan shows it
-        return f"could not be asked: {error}"
-    return f"{'yes' if runway.held else 'NO'}{': ' if runway.reason else ''}{runway.reason}"
+    except Exception as error:  # of the source or its server; the plan shows it
+        return f"could not be queried: {error}"
+    return (
+        f"{'yes' if retention.held else 'NO'}{': ' if retention.reason else ''}{retention.reason}"
+    )
 
 
-def tell(report: RestoreReport, as_json: bool) -> None:
-    """The plan on standard output."""
+def print_report(report: RestoreReport, as_json: bool) -> None:
+    """Print the report on standard output."""
     click.echo(
         json.dumps(to_document(report), indent=1, ensure_ascii=False)
         if as_json
-        else "\n".join(lines(report))
+        else "\n".join(report_lines(report))
     )

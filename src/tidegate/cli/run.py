@@ -1,4 +1,4 @@
-"""`tidegate run`: one job, led from this process on the embedded store, until it ends.
+"""`tidegate run`: runs one job to its end, with this process as its leader.
 
 Composition root of an embedded run.
 """
@@ -18,20 +18,19 @@ from typing import NoReturn
 import click
 
 from tidegate.checkpoints.open import open_storage
-from tidegate.cli import exits, job_file, output, signals
-from tidegate.cli import run_options as run_words
-from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose
+from tidegate.cli import exits, job_file, output, run_options, signals
+from tidegate.cli.display import Display, JsonDisplay, PlainDisplay, choose_display
 from tidegate.cli.job_display import job_view
 from tidegate.clock import SystemClock
 from tidegate.config.engine.settings import load_engine
-from tidegate.coordinator.accepted_changes import stops_of
+from tidegate.coordinator.accepted_changes import table_stops
 from tidegate.coordinator.claim import Claim, Claimant, Submission
 from tidegate.coordinator.driver_stop import DriverStop
 from tidegate.coordinator.job_snapshot import JobSnapshot, job_of_name, read_job
 from tidegate.coordinator.restore.options import NeedsChoice, RestoreOptions, StartMode
 from tidegate.coordinator.restore.sink_checks import ask_recorded
 from tidegate.coordinator.supervisor import DriverLaunch, Supervisor
-from tidegate.coordinator.terminal_transaction import Owned, end
+from tidegate.coordinator.terminal_transaction import OwnedGeneration, end_job
 from tidegate.home import Home
 from tidegate.lifecycle.observation import LifecycleLimits
 from tidegate.logs import log_to
@@ -54,11 +53,11 @@ from tidegate.store.errors import StoreUnavailable
 from tidegate.store.open import open_store
 
 DEFAULTS = EngineSettings()
-END_WITHIN_S = (
+STOP_TIMEOUT_S = (
     10.0  # once the driver is gone, or there was none: until the end of a stop is recorded
 )
-END_WITHIN_S_AGAIN = 1.0  # after a second signal
-LOOK_S = 0.1
+STOP_TIMEOUT_AGAIN_S = 1.0  # after a second signal
+POLL_S = 0.1
 EXIT_CODES = {
     JobStatus.FINISHED: exits.FINISHED,
     JobStatus.CANCELED: exits.CANCELED,
@@ -69,63 +68,65 @@ EXIT_CODES = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunOptions:
-    """What was said on the command line, besides the job file."""
+    """The options of the command line, except for the job file."""
 
     home: Home
     job_id: int | None
     name: str | None
     options: RestoreOptions
     as_json: bool
-    another: bool = False  # a job of its own, whatever has run under its name
-    command: str = "tidegate run"  # that runs the same job again
+    new_job: bool = False  # even if a job of this name has run
+    command: str = "tidegate run"  # runs the same job again
     settings: EngineSettings = DEFAULTS
     driver_module: str = "tidegate.driver"
 
 
 @click.command()
-@run_words.options
-def run(said: run_words.RunArguments) -> NoReturn:
+@run_options.options
+def run(arguments: run_options.RunArguments) -> NoReturn:
     """Run one job to its end.
 
     \b
-    Ctrl-C (or SIGTERM, SIGHUP, `tidegate stop`) stops at the next checkpoint, a second one at once. Output that nobody reads (`| head`) stops it too.
-    Exit code: 0 finished, 1 failed, 2 bad input, 3 refused, 130 cancelled or stopped with a savepoint, 141 nobody reads the output.
+    Ctrl-C (or SIGTERM, SIGHUP, `tidegate stop`) stops the job at the next checkpoint, a second
+    signal at once. A reader of the output that exits (`| head`) stops it too.
+    Exit code: 0 finished, 1 failed, 2 bad input, 3 refused, 130 cancelled or stopped with a
+    savepoint, 141 nobody reads the output.
 
     \b
     Examples:
       tidegate run job.conf
-      tidegate run job.conf --restore auto       # for schedulers: goes on where the last run stopped
+      tidegate run job.conf --restore auto    # for schedulers: resumes where the last run stopped
       tidegate run job.conf -i day=2024-05-01 --json
     """
     options = RunOptions(
-        home=said.home,
-        job_id=said.job_id,
-        name=said.name,
-        options=said.restoring.options,
-        another=said.restoring.another,
-        as_json=said.as_json,
-        settings=settings_of(said.config, said.home),
-        command=run_words.command_line(said, os.environ),
+        home=arguments.home,
+        job_id=arguments.job_id,
+        name=arguments.name,
+        options=arguments.restoring.options,
+        new_job=arguments.restoring.new_job,
+        as_json=arguments.as_json,
+        settings=settings_of(arguments.config, arguments.home),
+        command=run_options.command_line(arguments, os.environ),
     )
-    planned = job_file.planned(said.file, said.variable, said.strict, here=True)
+    planned = job_file.load_plan(arguments.file, arguments.variable, arguments.strict, here=True)
     try:
         check_spark()
         find_java(os.environ)
     except (SparkMissing, JavaMissing) as error:
-        sys.exit(refuse(str(error), exits.FAILED))
-    sys.exit(run_plan(planned, said.file, options))
+        sys.exit(print_error(str(error), exits.FAILED))
+    sys.exit(run_plan(planned, arguments.file, options))
 
 
 def settings_of(config: Path | None, home: Home) -> EngineSettings:
-    """The engine's settings in force.
+    """Load the engine's settings.
 
-    Problems go to stderr; with an error among them the command ends.
+    Problems go to stderr; an error ends the command.
     """
     settings, _, problems = load_engine(config, os.environ, home=home)
     job_file.print_problems(problems, sys.stderr)
     if any(problem.severity is Severity.ERROR for problem in problems):
         sys.exit(
-            refuse(
+            print_error(
                 f"{job_file.summary(problems)} in the engine's file; nothing was started",
                 exits.BAD_INPUT,
             )
@@ -134,7 +135,7 @@ def settings_of(config: Path | None, home: Home) -> EngineSettings:
 
 
 def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
-    """Claim the job, lead it, show it; the exit code."""
+    """Open the store and run the job; return the exit code."""
     url = options.settings.store_url or options.home.store_url
     try:
         if lost := options.home.lost_store_warning(url):
@@ -143,7 +144,7 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
         store = open_store(url, compaction_threshold=options.settings.compaction_threshold)
     except (OSError, TidegateError) as error:
         why = describe_os_error(error) if isinstance(error, OSError) else error
-        return refuse(f"{options.home.root} cannot be used: {why}", exits.REFUSED)
+        return print_error(f"{options.home.root} cannot be used: {why}", exits.REFUSED)
     try:
         return run_stored(store, plan, file, options)
     finally:
@@ -151,15 +152,15 @@ def run_plan(plan: Plan, file: str, options: RunOptions) -> int:
 
 
 def run_stored(store: Store, plan: Plan, file: str, options: RunOptions) -> int:
-    """The same with a store that is open."""
+    """Run the job on an open store; return the exit code."""
     try:
         return EmbeddedRun(store, plan, file, options).run()
     except TidegateError as error:
-        return refuse(str(error), exits.code_of(error))
+        return print_error(str(error), exits.code_of(error))
 
 
-def refuse(text: str, code: int) -> int:
-    """A sentence for the person, and the code for the machine."""
+def print_error(text: str, code: int) -> int:
+    """Print an error message, and return the exit code."""
     click.echo(f"tidegate: {text}", err=True)
     return code
 
@@ -180,20 +181,22 @@ class EmbeddedRun:
         self.started_s = self.clock.monotonic_s()
         self.stop = DriverStop(limits_of(options.settings.coordinator), self.clock)
         self.ended = threading.Event()
-        self.asks = False  # whether the person at the terminal is being asked something
-        self.code = exits.CANCELED  # what a stop ends with
+        self.prompting = False  # whether the user is being prompted
+        self.code = exits.CANCELED  # the exit code after a stop
         self.output_lost = False
         self.signals = 0
         self.supervisor: Supervisor | None = None
         self.display: Display = (
-            JsonDisplay(self._lost) if options.as_json else PlainDisplay(self._lost)
+            JsonDisplay(self._output_failed)
+            if options.as_json
+            else PlainDisplay(self._output_failed)
         )
 
     def run(self) -> int:
-        """Until the job has ended."""
+        """Run until the job has ended; return the exit code."""
         threading.Thread(target=self._watch_end, name="stop-watch", daemon=True).start()
         try:
-            with signals.handled(self._signaled):
+            with signals.handle_stop_signals(self._signaled):
                 return self._run()
         finally:
             self.ended.set()
@@ -205,10 +208,10 @@ class EmbeddedRun:
         log_to(logs / "run.log")
         register_secrets(plan_texts(claim.job.plan))
         if claim.start is StartMode.NOTHING:
-            outcome = end(
+            outcome = end_job(
                 self.store,
                 self.storage,
-                Owned(claim.job.job_id, claim.generation),
+                OwnedGeneration(claim.job.job_id, claim.generation),
                 JobStatus.FINISHED,
                 self.clock.now_ms(),
             )
@@ -217,9 +220,9 @@ class EmbeddedRun:
         return self._code_of(self._lead(claim, logs))
 
     def _code_of(self, outcome: JobOutcome) -> int:
-        """The exit code of an outcome.
+        """Return the exit code of an outcome.
 
-        A job that finished without all of its output has not done what was asked.
+        A job that finished, but whose output was lost, is no success.
         """
         unread = outcome.status is JobStatus.FINISHED and self.output_lost
         return (
@@ -229,18 +232,19 @@ class EmbeddedRun:
         )
 
     def _signaled(self, number: signal.Signals) -> None:
-        """First ask, then kill. The signal's own thread calls this."""
+        """Request a stop on the first signal, kill on the second; called by the signal thread."""
         self.signals += 1
-        if self.asks:  # nothing was begun
+        if self.prompting:  # nothing has started
             self._give_up("stopped")
         elif self.stop.request(DriverCommand.STOP, f"stopped by {number.name}"):
-            self.display.note("stopping at the next checkpoint; once more to stop at once")
+            self.display.note("stopping at the next checkpoint; repeat to stop at once")
         else:
             self.stop.request(DriverCommand.KILL, "")
 
-    def _lost(self, error: OSError) -> None:
-        """Output that nobody reads, or that cannot be written: the batch that would write more of
-        it is given up. Any thread may call this.
+    def _output_failed(self, error: OSError) -> None:
+        """Interrupt the job because its output cannot be written. Thread-safe.
+
+        The running batch is abandoned, because it would write more output.
         """
         why = output.describe(error)
         if self.stop.request(DriverCommand.INTERRUPT, why) and self.stop.reason == why:
@@ -249,42 +253,45 @@ class EmbeddedRun:
             self.display.note(f"stopping: {why}")
 
     def _watch_end(self) -> None:
-        """A stop ends even where the store does not answer, or the job is still being taken up:
-        whoever comes next finds what a kill leaves, and resumes it.
+        """Enforce a stop even if the store does not answer or the job is still being claimed.
+
+        The next run finds the same state as after a kill, and resumes the job.
         """
         idle_since_s = None
-        while not self.ended.wait(LOOK_S):
+        while not self.ended.wait(POLL_S):
             driver = self.supervisor.driver if self.supervisor else None
             if not self.stop.requested.is_set() or (driver is not None and driver.poll() is None):
                 continue
             now_s = self.clock.monotonic_s()
             idle_since_s = now_s if idle_since_s is None else idle_since_s
-            if now_s - idle_since_s > (END_WITHIN_S if self.signals < 2 else END_WITHIN_S_AGAIN):
+            if now_s - idle_since_s > (
+                STOP_TIMEOUT_S if self.signals < 2 else STOP_TIMEOUT_AGAIN_S
+            ):
                 self._give_up(
                     "stopped, and the end could not be recorded: the store or the checkpoint"
                     " storage does not answer. --restore auto resumes the job"
                 )
 
     def _give_up(self, why: str) -> NoReturn:
-        with contextlib.suppress(Exception):  # the process ends, whatever the terminal says
+        with contextlib.suppress(Exception):  # the process exits even if the terminal fails
             self.display.close()
             self.display.note(f"tidegate: {why}")
         os._exit(self.code)
 
-    def _claim(self, wish: RestoreOptions) -> Claim:
-        """Take the job up; asks the person at the terminal where a choice is needed."""
+    def _claim(self, options: RestoreOptions) -> Claim:
+        """Claim the job; prompt the user if a restore choice is needed."""
         name = self.options.name or self.plan.job_name
-        snapshot = None if self.options.another else job_of_name(self.store, name)
+        snapshot = None if self.options.new_job else job_of_name(self.store, name)
         job_id = self.options.job_id or snapshot or new_job_id(self.clock.now_ms())
         submission = Submission(
             job_id=job_id,
             name=name,
             plan=self.plan,
             file=str(Path(self.file).absolute()),
-            options=wish,
+            options=options,
             me=self.me,
             now_ms=self.clock.now_ms(),
-            ask=ask_recorded,
+            ask_sink=ask_recorded,
         )
         try:
             return self.claimant.claim(submission)
@@ -292,22 +299,27 @@ class EmbeddedRun:
             if self.options.as_json or not (sys.stdin.isatty() and sys.stderr.isatty()):
                 raise
             click.echo(str(error), err=True)
-            self.asks = True
-            said = RestoreOptions.parse(click.prompt("restore", default="auto", err=True))
-            self.asks = False
+            self.prompting = True
+            chosen = RestoreOptions.parse(click.prompt("restore", default="auto", err=True))
+            self.prompting = False
             return self._claim(
-                replace(wish, start=said.start, checkpoint=said.checkpoint, where=said.where)
+                replace(
+                    options,
+                    start=chosen.start,
+                    checkpoint=chosen.checkpoint,
+                    location=chosen.location,
+                )
             )
 
     def _lead(self, claim: Claim, logs: Path) -> JobOutcome:
         program = Program(environ=dict(os.environ), module=self.options.driver_module)
-        order = driver_spec(
+        spec = driver_spec(
             self.options.settings,
             self.options.home,
             job_id=claim.job.job_id,
             generation=claim.generation,
         )
-        started = DriverLaunch(lambda order: launch(order, program), order)
+        started = DriverLaunch(lambda order: launch(order, program), spec)
         self.supervisor = supervisor = Supervisor(
             self.claimant,
             claim,
@@ -317,7 +329,9 @@ class EmbeddedRun:
             self.options.settings.checkpoint,
             self.stop,
         )
-        self.display = display = choose(as_json=self.options.as_json, on_lost=self._lost)
+        self.display = display = choose_display(
+            as_json=self.options.as_json, on_lost=self._output_failed
+        )
         readers: list[threading.Thread] = []
         try:
             self._announce(claim, display)
@@ -336,8 +350,9 @@ class EmbeddedRun:
                 reader.join()
 
     def _advice(self, outcome: JobOutcome) -> str:
-        """How this job can be run again, with the command that does it; nothing where it has
-        finished, or the store does not answer any more.
+        """Return the command that runs this job again.
+
+        Empty if the job has finished, or the store does not answer.
         """
         if outcome.status is JobStatus.FINISHED:
             return ""
@@ -345,35 +360,32 @@ class EmbeddedRun:
             points = read_job(self.store, outcome.job_id).restore_points
         except StoreUnavailable:
             return ""
+        command = redact(self.options.command)
         if not points:
-            return (
-                f"no checkpoint is kept; start again with: {redact(self.options.command)} --restore"
-                " auto"
-            )
-        if stops := stops_of(outcome):
+            return f"there is no checkpoint; start again with: {command} --restore auto"
+        if stops := table_stops(outcome):
             if all(stop.choices for stop in stops):
-                return decided_with(stops, str(outcome.job_id), self.options.home)
-            return f"start again with: {redact(self.options.command)} --restore fresh"
+                return decision_commands(stops, str(outcome.job_id), self.options.home)
+            return f"start again with: {command} --restore fresh"
         places = ", ".join(
             f"{checkpoint} of pipeline {pipeline}" for pipeline, checkpoint in points.items()
         )
         place = places if len(points) > 1 else str(next(iter(points.values())))
-        return f"continue after checkpoint {place} with: {redact(self.options.command)} --restore latest"
+        return f"continue after checkpoint {place} with: {command} --restore latest"
 
     def _announce(self, claim: Claim, display: Display) -> None:
         for note in claim.notes:
             display.note(note)
         if claim.job.fork:
             display.note(
-                f"job {claim.job.source_job} goes on running: this is a fork with a lineage of"
-                " its own"
+                f"job {claim.job.source_job} keeps running: this is a fork with its own lineage"
             )
         if claim.start is StartMode.RESUME:
             places = ", ".join(
                 f"pipeline {p} after checkpoint {c}" if c else f"pipeline {p} from its beginning"
                 for p, c in claim.restored.items()
             )
-            display.note(f"job {claim.job.name!r} ({claim.job.job_id}) goes on: {places}")
+            display.note(f"job {claim.job.name!r} ({claim.job.job_id}) resumes: {places}")
         else:
             display.note(f"job {claim.job.name!r} ({claim.job.job_id}) starts")
 
@@ -404,19 +416,17 @@ class EmbeddedRun:
         )
 
 
-def decided_with(stops: Sequence[ChangeStop], job: str, home: Home) -> str:
-    """The commands that decide about changes of tables, as they are typed for this installation."""
+def decision_commands(stops: Sequence[ChangeStop], job: str, home: Home) -> str:
+    """Return the commands that decide about table changes in this installation."""
     place = "" if home == Home.find(None, os.environ) else f" --home {shlex.quote(str(home.root))}"
     commands = [
         f"{stop.command(job)} {choice.value}{place}" for stop in stops for choice in stop.choices
     ]
-    return "choose how to go on with one of:\n  " + "\n  ".join(commands)
+    return "choose how to continue with one of:\n  " + "\n  ".join(commands)
 
 
 def limits_of(settings: CoordinatorSettings) -> LifecycleLimits:
-    """The deadlines of a stop: those of servers, and none longer than the time that is set for each
-    step.
-    """
+    """Return the deadlines of a stop: those of servers, limited by the configured timeout."""
     each_ms, usual = settings.stop_timeout_ms, LifecycleLimits()
     return replace(
         usual,
@@ -427,7 +437,7 @@ def limits_of(settings: CoordinatorSettings) -> LifecycleLimits:
 
 
 def relay(driver: DriverProcess, display: Display) -> threading.Thread:
-    """Show what the driver prints, line by line."""
+    """Start a thread that shows the driver's output line by line."""
 
     def read() -> None:
         for line in driver.output:
@@ -440,5 +450,5 @@ def relay(driver: DriverProcess, display: Display) -> threading.Thread:
 
 
 def new_job_id(now_ms: int) -> int:
-    """64 bits: milliseconds and chance; ids that people see sort by time."""
+    """Make an id of 64 bits from milliseconds and random bits, so that ids sort by time."""
     return ((now_ms << 20) | secrets.randbits(20)) & JOB_ID_MAX

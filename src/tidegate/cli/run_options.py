@@ -1,7 +1,6 @@
-"""A job to run, as words of the command line: what `run` takes, and `restore-plan` in the same
-words.
+"""The job file and the options that `run` and `restore-plan` share.
 
-Nothing heavier than click may be imported here.
+It must import nothing heavier than click.
 """
 
 import os
@@ -14,8 +13,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from tidegate.cli import job_file
-from tidegate.cli import restore_options as restore_words
+from tidegate.cli import job_file, restore_options
 from tidegate.home import Home
 from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.problem import Strictness
@@ -26,41 +24,49 @@ NAMES = ("file", "home", "job_id", "name", "restoring", "config", "as_json", "va
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunArguments:
-    """What was said. `job_id` is also the one that goes with the restore."""
+    """The parsed command line. `job_id` is also the one that the restore options imply."""
 
     file: str
     home: Home
     job_id: int | None
     name: str | None
-    restoring: restore_words.RestoreArguments
+    restoring: restore_options.RestoreArguments
     config: Path | None
     as_json: bool
     variable: tuple[str, ...]
     strict: Strictness
 
 
-def command_line(said: RunArguments, environ: Mapping[str, str]) -> str:
-    """The command that runs the same job again, but for what it restores."""
-    home = [] if said.home == Home.find(None, environ) else ["--home", str(said.home.root)]
-    given = (("--job-id", said.job_id), ("--name", said.name), ("--config", said.config))
-    named = [word for option, value in given if value is not None for word in (option, str(value))]
-    variables = [word for each in said.variable for word in ("-i", each)]
-    flags = [
-        *(["--json"] if said.as_json else []),
-        *([] if said.strict is Strictness.NORMAL else [f"--{said.strict}"]),
+def command_line(arguments: RunArguments, environ: Mapping[str, str]) -> str:
+    """Return the command that runs the same job again, without its restore options."""
+    home = (
+        [] if arguments.home == Home.find(None, environ) else ["--home", str(arguments.home.root)]
+    )
+    options = (
+        ("--job-id", arguments.job_id),
+        ("--name", arguments.name),
+        ("--config", arguments.config),
+    )
+    named = [
+        word for option, value in options if value is not None for word in (option, str(value))
     ]
-    return shlex.join(["tidegate", "run", said.file, *home, *named, *variables, *flags])
+    variables = [word for each in arguments.variable for word in ("-i", each)]
+    flags = [
+        *(["--json"] if arguments.as_json else []),
+        *([] if arguments.strict is Strictness.NORMAL else [f"--{arguments.strict}"]),
+    ]
+    return shlex.join(["tidegate", "run", arguments.file, *home, *named, *variables, *flags])
 
 
 def options(command: F) -> F:
-    """The job file and all options of a run, given to the command as `said`."""
+    """Add the job file and all options of a run, and pass them to the command as `arguments`."""
 
     @wraps(command)
     def packed(**values: Any) -> Any:
         given = {name: values.pop(name) for name in NAMES}
         given["home"] = Home.find(given["home"], os.environ)
         given["job_id"] = given["job_id"] or given["restoring"].job_id
-        return command(said=RunArguments(**given), **values)
+        return command(arguments=RunArguments(**given), **values)
 
     for add in reversed(_OPTIONS):
         packed = add(packed)
@@ -75,20 +81,20 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--job-id",
         type=click.IntRange(1, JOB_ID_MAX),
-        help="The job's id; without it the job is known by its name.",
+        help="The job's id; without it the job is identified by its name.",
     ),
-    click.option("-n", "--name", help="The job's name, instead of job.name of the file."),
-    restore_words.options,
+    click.option("-n", "--name", help="The job's name; overrides job.name of the file."),
+    restore_options.options,
     click.option(
         "--config",
         type=click.Path(path_type=Path),
-        help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+        help="The engine's file.  [default: TIDEGATE_CONFIG, or tidegate.yaml of the home]",
     ),
     click.option(
         "--json",
         "as_json",
         is_flag=True,
-        help="For machines: one JSON object a line, of a plan one document.",
+        help="Print one JSON object per line; for a plan, one document.",
     ),
     job_file.options,
 )

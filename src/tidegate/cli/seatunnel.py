@@ -1,10 +1,8 @@
-"""`tidegate seatunnel`: the reference's own command line, letter by letter, for scripts that call
-`seatunnel.sh`.
+"""`tidegate seatunnel`: SeaTunnel's own command line, for scripts that call `seatunnel.sh`.
 
-What each option means here is what it means there; where the reference has a default that is a trap
-(a client that is killed cancels its job), the option is needed to get it. The order in which
-options win is the reference's: check, encrypt, decrypt, list, metrics, state, cancel, savepoint,
-submit.
+Options have SeaTunnel's meaning. A dangerous default of SeaTunnel (a client that is killed cancels
+its job) applies only with its option. The precedence of actions is SeaTunnel's: check, encrypt,
+decrypt, list, metrics, state, cancel, savepoint, submit.
 """
 
 import json
@@ -26,10 +24,10 @@ from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.plan import Plan
 from tidegate.model.problem import Strictness
 
-NOT_SET = "SeaTunnel"  # the reference's default of --name, which means: not given
+NOT_SET = "SeaTunnel"  # SeaTunnel's default of --name, which means that it was not given
 SAMPLE_MAX = 10_000
-NEEDS_ONE = (
-    "say what to do: -c FILE to submit a job, or -l, -j, -s, -can, -f, --metrics (see --help)"
+NO_ACTION = (
+    "no action given: use -c FILE to submit a job, or -l, -j, -s, -can, -f, --metrics (see --help)"
 )
 
 
@@ -51,17 +49,17 @@ NEEDS_ONE = (
     "master",
     type=click.Choice(["local", "cluster"]),
     default="cluster",
-    help="Run here, or hand it to servers.",
+    help="Run the job here, or submit it to servers.",
 )
-@click.option("-cn", "--cluster", "_cluster", help="Accepted; servers are named by --server.")
-@click.option("--check", is_flag=True, help="Judge the job file and start nothing.")
+@click.option("-cn", "--cluster", "_cluster", help="Accepted and ignored; use --server.")
+@click.option("--check", is_flag=True, help="Validate the job file and start nothing.")
 @click.option(
     "-d",
     "--dry-run",
     type=click.Choice(["static", "connect", "sample"]),
     help=(
-        "static: as --check, and unknown keys are errors. connect: also ask sources and sinks."
-        " sample: also read a few rows."
+        "static: as --check, and unknown keys are errors. connect: also connect to sources and"
+        " sinks. sample: also read a few rows."
     ),
 )
 @click.option(
@@ -69,23 +67,23 @@ NEEDS_ONE = (
     type=click.IntRange(1, SAMPLE_MAX),
     default=10,
     show_default=True,
-    help="Rows of each source for --dry-run sample.",
+    help="Rows per source for --dry-run sample.",
 )
 @click.option("--sample-print-data", is_flag=True, help="Print the rows of the sample.")
-@click.option("--encrypt", is_flag=True, help="Print the job file with its secrets shaded.")
-@click.option("--decrypt", is_flag=True, help="Print it with its secrets in clear.")
+@click.option("--encrypt", is_flag=True, help="Print the job file with its secrets encoded.")
+@click.option("--decrypt", is_flag=True, help="Print the job file with its secrets decoded.")
 @click.option(
     "-r",
     "--restore",
     "--restore-job",
     "restore",
     metavar="JOB",
-    help="Go on with this job, under its id.",
+    help="Resume this job under its id.",
 )
 @click.option(
     "--restore-with-checkpoint",
     metavar="JOB",
-    help="Begin a new job from the last checkpoint of this one.",
+    help="Start a new job from the last checkpoint of this one.",
 )
 @click.option(
     "-s",
@@ -124,12 +122,11 @@ NEEDS_ONE = (
     "--close",
     "close_job",
     is_flag=True,
-    help="Cancel the job when this client is ended.",
+    help="Cancel the job when this client is terminated.",
 )
 @remote.options
-def seatunnel(client: Client, _cluster: str | None, **asked: Any) -> None:
-    """The reference's options: `tidegate seatunnel -c job.conf`, `-l`, `-j JOB`, `-s JOB`, `-can
-    JOB` ...
+def seatunnel(client: Client, _cluster: str | None, **options: Any) -> None:
+    """Run with SeaTunnel's options: `-c job.conf`, `-l`, `-j JOB`, `-s JOB`, `-can JOB` ...
 
     \b
     Examples:
@@ -138,44 +135,44 @@ def seatunnel(client: Client, _cluster: str | None, **asked: Any) -> None:
       tidegate seatunnel -s 7
       tidegate seatunnel -c job.conf --dry-run sample --sample-print-data
     """
-    if asked["check"] or asked["dry_run"]:
-        _check(asked)
-    elif asked["encrypt"] or asked["decrypt"]:
-        click.echo(_shaded(_file(asked), asked["variable"], encrypt=asked["encrypt"]))
-    elif not _about_jobs(client, asked):
-        _submit(client, asked)
+    if options["check"] or options["dry_run"]:
+        _check(options)
+    elif options["encrypt"] or options["decrypt"]:
+        click.echo(_encoded(_file(options), options["variable"], encrypt=options["encrypt"]))
+    elif not _query_jobs(client, options):
+        _submit(client, options)
 
 
-def _check(asked: Mapping[str, Any]) -> None:
-    """Judge the file, and as far as is wanted what it names."""
-    plan = job_file.planned(_file(asked), asked["variable"], strict=Strictness.STRICT)
-    if asked["dry_run"] in ("connect", "sample"):
-        _look_outside(plan, asked)
-    click.echo(f"{asked['file']} is good; nothing was started")
+def _check(options: Mapping[str, Any]) -> None:
+    """Validate the job file, and its sources and sinks as far as requested."""
+    plan = job_file.load_plan(_file(options), options["variable"], strict=Strictness.STRICT)
+    if options["dry_run"] in ("connect", "sample"):
+        _dry_run(plan, options)
+    click.echo(f"{options['file']} is valid; nothing was started")
 
 
-def _look_outside(plan: Plan, asked: Mapping[str, Any]) -> None:
-    """Ask the operators; with the last words on a failure the command ends."""
+def _dry_run(plan: Plan, options: Mapping[str, Any]) -> None:
+    """Connect to the operators, and sample rows; a failure ends the command."""
     from tidegate.cli import dry_run  # Arrow, which the other verbs do without
 
     graphs = dry_run.graphs_of(plan)
-    findings = [finding for graph in graphs for finding in dry_run.connected(graph)]
+    findings = [finding for graph in graphs for finding in dry_run.check_connections(graph)]
     for finding in findings:
         click.echo(str(finding))
     if any(finding.verdict == dry_run.FAILED for finding in findings):
         click.echo(
-            f"{asked['file']}: not everything that it names can be reached; nothing was started",
+            f"{options['file']}: some sources or sinks cannot be reached; nothing was started",
             err=True,
         )
         sys.exit(exits.FAILED)
-    if asked["dry_run"] != "sample":
+    if options["dry_run"] != "sample":
         return
     for graph in graphs:
         for name, node in graph.nodes.items():
-            if why := dry_run.unsampled(node):
+            if why := dry_run.reason_not_sampled(node):
                 click.echo(f"{name}: no sample: {why}")
-        for name, sample in dry_run.sampled(
-            graph, asked["sample_limit"], show=asked["sample_print_data"]
+        for name, sample in dry_run.sample_pipeline(
+            graph, options["sample_limit"], show=options["sample_print_data"]
         ).items():
             tables = ", ".join(f"{rows} of {table}" for table, rows in sample.rows.items())
             click.echo(f"{name}: {sum(sample.rows.values())} rows{': ' if tables else ''}{tables}")
@@ -183,15 +180,15 @@ def _look_outside(plan: Plan, asked: Mapping[str, Any]) -> None:
                 click.echo(f"  {line}")
 
 
-def _file(asked: Mapping[str, Any]) -> str:
-    if not asked["file"]:
-        raise UserError(NEEDS_ONE)
-    return str(asked["file"])
+def _file(options: Mapping[str, Any]) -> str:
+    if not options["file"]:
+        raise UserError(NO_ACTION)
+    return str(options["file"])
 
 
-def _about_jobs(client: Client, asked: Mapping[str, Any]) -> bool:
-    """What is asked about jobs that are there; False where nothing is."""
-    if asked["list_jobs"]:
+def _query_jobs(client: Client, options: Mapping[str, Any]) -> bool:
+    """Run the action on existing jobs; return False if the options name none."""
+    if options["list_jobs"]:
         jobs = [*client.get("/running-jobs"), *client.get("/finished-jobs")]
         rows = [
             [
@@ -206,32 +203,32 @@ def _about_jobs(client: Client, asked: Mapping[str, Any]) -> bool:
         remote.print_table(
             ("Job ID", "Job Name", "Job Status", "Submit Time", "Finished Time"), rows
         )
-    elif asked["all_metrics"]:
+    elif options["all_metrics"]:
         remote.print_json({job["jobId"]: job["metrics"] for job in client.get("/running-jobs")})
-    elif asked["state_of"]:
-        remote.print_json(_state(client, asked["state_of"]))
-    elif asked["cancel"] or asked["force"]:
+    elif options["state_of"]:
+        remote.print_json(_state(client, options["state_of"]))
+    elif options["cancel"] or options["force"]:
         codes = [
             stop_all(client, _ids(words), {"force": force})
-            for words, force in ((asked["cancel"], False), (asked["force"], True))
+            for words, force in ((options["cancel"], False), (options["force"], True))
         ]
         sys.exit(max(codes))
-    elif asked["metrics_of"]:
-        remote.print_json(remote.job_of(client, asked["metrics_of"])["metrics"])
-    elif asked["savepoint"]:
-        sys.exit(stop_all(client, [asked["savepoint"]], {"isStopWithSavePoint": True}))
+    elif options["metrics_of"]:
+        remote.print_json(remote.job_of(client, options["metrics_of"])["metrics"])
+    elif options["savepoint"]:
+        sys.exit(stop_all(client, [options["savepoint"]], {"isStopWithSavePoint": True}))
     else:
         return False
     return True
 
 
 def _ids(words: Sequence[str]) -> list[str]:
-    """Job ids with blanks or commas between them, in one option or in several."""
+    """Split job ids at blanks and commas, from one option or several."""
     return [job_id for word in words for job_id in word.replace(",", " ").split()]
 
 
 def _state(client: Client, job_id: str) -> dict[str, Any]:
-    """A job in the shape of the reference's `-j`."""
+    """Return a job in the shape of SeaTunnel's `-j`."""
     job = client.get(f"/job-info/{job_id}")
     if "jobStatus" not in job:
         return {"err": f"jobId : {job_id} not found"}
@@ -251,8 +248,8 @@ def _state(client: Client, job_id: str) -> dict[str, Any]:
     }
 
 
-def _shaded(file: str, variable: Sequence[str], *, encrypt: bool) -> str:
-    job_file.planned(file, variable, strict=Strictness.NORMAL)
+def _encoded(file: str, variable: Sequence[str], *, encrypt: bool) -> str:
+    job_file.load_plan(file, variable, strict=Strictness.NORMAL)
     document = Document(
         name=file,
         data=json.loads(resolved_json(file, variables=job_file.values_of(variable))),
@@ -261,34 +258,35 @@ def _shaded(file: str, variable: Sequence[str], *, encrypt: bool) -> str:
     return json.dumps((encode if encrypt else decode)(document).data, indent=2, ensure_ascii=False)
 
 
-def _submit(client: Client, asked: Mapping[str, Any]) -> None:
-    file, name = _file(asked), asked["name"] if asked["name"] != NOT_SET else None
-    if asked["master"] == "local":
-        _run_here(file, name, asked)
+def _submit(client: Client, options: Mapping[str, Any]) -> None:
+    file, name = _file(options), options["name"] if options["name"] != NOT_SET else None
+    if options["master"] == "local":
+        _run_here(file, name, options)
     query = {"jobName": name} if name else {}
-    if asked["restore"]:
-        query |= _restore_of(asked["restore"])
-    if asked["restore_with_checkpoint"]:
+    if options["restore"]:
+        query |= _restore_of(options["restore"])
+    if options["restore_with_checkpoint"]:
         query |= {
             "restoreMode": "CHECKPOINT",
-            "restoreSourceJobId": str(asked["restore_with_checkpoint"]),
+            "restoreSourceJobId": str(options["restore_with_checkpoint"]),
         }
-    if asked["set_job_id"]:
-        query["jobId"] = str(asked["set_job_id"])
-    taken = submit.send(client, file, asked["variable"], Strictness.NORMAL, query)
+    if options["set_job_id"]:
+        query["jobId"] = str(options["set_job_id"])
+    taken = submit.send(client, file, options["variable"], Strictness.NORMAL, query)
     click.echo(f"Job id: {taken['jobId']}")
-    if asked["detached"]:
+    if options["detached"]:
         return
-    if asked["close_job"]:
+    if options["close_job"]:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        ended = submit.waited(client, taken["jobId"])
+        ended = submit.wait_for_end(client, taken["jobId"])
     except KeyboardInterrupt:
-        if asked["close_job"]:
+        if options["close_job"]:
             client.post("/stop-job", {"jobId": taken["jobId"]})
         click.echo(
-            f"job {taken['jobId']} "
-            + ("shall stop" if asked["close_job"] else "goes on; `tidegate stop` ends it"),
+            f"stop requested for job {taken['jobId']}"
+            if options["close_job"]
+            else f"job {taken['jobId']} keeps running; `tidegate stop` stops it",
             err=True,
         )
         sys.exit(exits.CANCELED)
@@ -297,35 +295,35 @@ def _submit(client: Client, asked: Mapping[str, Any]) -> None:
 
 
 def _restore_of(word: str) -> dict[str, str]:
-    """A job id goes on under its id; a path is a savepoint."""
+    """Return the parameters of -r: a job id resumes that job, a path is a savepoint."""
     if word.isascii() and word.isdigit():
         return {"jobId": word, "isStartWithSavePoint": "true"}
     return {"restore": f"savepoint:{word}"}
 
 
-def _run_here(file: str, name: str | None, asked: Mapping[str, Any]) -> None:
-    """An embedded run, in this process."""
+def _run_here(file: str, name: str | None, options: Mapping[str, Any]) -> None:
+    """Run the job in this process, as `tidegate run`."""
     from tidegate.cli.run import run
 
     arguments = [
         file,
         *(("--name", name) if name else ()),
-        *(word for each in asked["variable"] for word in ("-i", each)),
+        *(word for each in options["variable"] for word in ("-i", each)),
     ]
-    if asked["set_job_id"]:
-        arguments += ["--job-id", str(asked["set_job_id"])]
-    if asked["restore"]:
-        arguments += ["--job-id", asked["restore"], "--restore", "latest"]
-    if asked["detached"]:
-        click.echo("--async has no meaning for a job that runs in this process", err=True)
+    if options["set_job_id"]:
+        arguments += ["--job-id", str(options["set_job_id"])]
+    if options["restore"]:
+        arguments += ["--job-id", options["restore"], "--restore", "latest"]
+    if options["detached"]:
+        click.echo("--async has no effect on a job that runs in this process", err=True)
     run.main(arguments, prog_name="tidegate run")
 
 
 def _summary(job: Mapping[str, Any]) -> str:
-    figures = job.get("metrics", {})
+    metrics = job.get("metrics", {})
     read, written = (
-        int(figures.get("SourceReceivedCount", 0)),
-        int(figures.get("SinkWriteCount", 0)),
+        int(metrics.get("SourceReceivedCount", 0)),
+        int(metrics.get("SinkWriteCount", 0)),
     )
     rows = [
         ("Start Time", job.get("startTime", "")),

@@ -1,6 +1,6 @@
 """`tidegate server` and `tidegate worker`: long-running processes.
 
-Reads the engine's file, says what is wrong with it, and hands over to server.py.
+Loads the engine's settings, prints their problems, and calls server.py.
 """
 
 import os
@@ -14,7 +14,7 @@ import click
 
 from tidegate import server as composition
 from tidegate.cli import exits, job_file
-from tidegate.cli.rights import exposed
+from tidegate.cli.rights import exposed_files
 from tidegate.config.engine.settings import load_engine
 from tidegate.home import Home
 from tidegate.model.errors import TidegateError, UserError
@@ -27,20 +27,20 @@ from tidegate.server import ServerSettings
 @click.option(
     "--home",
     help=(
-        "Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME). Servers of one"
-        " host may share one."
+        "Directory of this installation: store, checkpoints, logs (TIDEGATE_HOME). Servers of the"
+        " same host may share it."
     ),
 )
 @click.option(
     "--http-port",
     type=click.IntRange(0, 65535),
-    help="Port of the API; 0 takes a free one.  [default: 8080]",
+    help="Port of the API; 0 selects a free one.  [default: 8080]",
 )
 @click.option(
     "--config",
     "config",
     type=click.Path(path_type=Path),
-    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+    help="The engine's file.  [default: TIDEGATE_CONFIG, or tidegate.yaml of the home]",
 )
 @click.option(
     "--no-worker", is_flag=True, help="Run no jobs here: other servers or `tidegate worker` do."
@@ -48,30 +48,33 @@ from tidegate.server import ServerSettings
 def server(
     home: str | None, http_port: int | None, config: Path | None, no_worker: bool
 ) -> NoReturn:
-    """Answer the REST API, lead jobs if no other server does, and run them.
+    """Serve the REST API, lead jobs if no other server does, and run them.
 
-    \b Ctrl-C (or SIGTERM) ends the server in order, a second one at once. Jobs go on running, and a
-    server that comes back finds them. Exit code: 0 ended in order, 1 failed, 2 bad settings or port
-    taken.
+    \b
+    Ctrl-C (or SIGTERM) shuts the server down, a second signal kills it. Jobs keep running, and a
+    restarted server finds them.
+    Exit code: 0 shut down, 1 failed, 2 bad settings or port in use.
 
     \b
     Examples:
       tidegate server
-      tidegate server --http-port 8081          # a second one on the same home: if one dies, the other leads
+      tidegate server --http-port 8081    # a second one on the same home: leads if the first dies
       tidegate server --config tidegate.yaml --no-worker
     """
-    start = started(home, config)
+    start = load_settings(home, config)
     if http_port is not None:
         http = replace(
             start.settings.http, port=http_port, https_port=http_port, dynamic_port=False
         )
         start = replace(start, settings=replace(start.settings, http=http))
     has_worker = not no_worker and _can_run_jobs()
-    sys.exit(ran(lambda: composition.serve(replace(start, worker=has_worker), click.echo)))
+    sys.exit(
+        run_until_end(lambda: composition.serve(replace(start, worker=has_worker), click.echo))
+    )
 
 
 def _can_run_jobs() -> bool:
-    """Whether this installation has what drivers need; says so where it has not."""
+    """Return whether the packages of drivers are installed; print a message if not."""
     try:
         check_spark()
     except SparkMissing as error:
@@ -92,29 +95,29 @@ def _can_run_jobs() -> bool:
     "--config",
     "config",
     type=click.Path(path_type=Path),
-    help="The engine's file; else TIDEGATE_CONFIG, tidegate.yaml of the home, defaults.",
+    help="The engine's file.  [default: TIDEGATE_CONFIG, or tidegate.yaml of the home]",
 )
 def worker(home: str | None, config: Path | None) -> NoReturn:
     """Run jobs for the servers that share this store.
 
-    Ctrl-C (or SIGTERM) ends the worker; the jobs that it has started go on, and another worker on
-    this host takes them over.
+    Ctrl-C (or SIGTERM) ends the worker. The jobs that it has started keep running, and another
+    worker on this host adopts them.
 
     \b
     Examples:
       tidegate worker --config tidegate.yaml
     """
-    start = started(home, config)
+    start = load_settings(home, config)
 
     def run() -> None:
         check_spark()
         composition.run_worker(start, click.echo)
 
-    sys.exit(ran(run))
+    sys.exit(run_until_end(run))
 
 
-def started(home: str | None, config: Path | None) -> ServerSettings:
-    """The settings in force. With an error in the engine's file nothing is started."""
+def load_settings(home: str | None, config: Path | None) -> ServerSettings:
+    """Load the settings; an error in the engine's file ends the command."""
     place = Home.find(home, os.environ)
     settings, sources, problems = load_engine(config, os.environ, home=place)
     if any(problem.severity is Severity.ERROR for problem in problems):
@@ -124,7 +127,7 @@ def started(home: str | None, config: Path | None) -> ServerSettings:
             err=True,
         )
         raise SystemExit(exits.BAD_INPUT)
-    reachable = exposed(place, settings, sources.file, os.environ)
+    reachable = exposed_files(place, settings, sources.file, os.environ)
     return ServerSettings(
         home=place,
         settings=settings,
@@ -133,8 +136,8 @@ def started(home: str | None, config: Path | None) -> ServerSettings:
     )
 
 
-def ran(run: Callable[[], None]) -> int:
-    """Run until the end; what stops it before is a sentence for the person."""
+def run_until_end(run: Callable[[], None]) -> int:
+    """Run until the end; print an error in one sentence, and return the exit code."""
     try:
         run()
     except UserError as error:

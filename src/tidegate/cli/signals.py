@@ -1,9 +1,8 @@
-"""Signals for a process whose main thread may be busy: they are handled by a thread of their own.
-Called by `tidegate run`.
+"""Handles signals in a thread of their own, because the main thread may be blocked.
 
-A handler of Python waits for the main thread, which may wait for a lock of the store, a disk or a
-reader of its output. The number of a signal that comes is written into a pipe by the interpreter at
-once, whatever the main thread does.
+Called by `tidegate run`. A Python signal handler runs in the main thread, which may wait for a lock
+of the store, a disk or a reader of its output. But the interpreter writes the number of a signal
+into a pipe at once, which the thread reads.
 """
 
 import os
@@ -12,18 +11,18 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
-def handled(act: Callable[[signal.Signals], None]) -> Iterator[None]:
-    """Call `act` for each signal that asks for a stop.
+def handle_stop_signals(act: Callable[[signal.Signals], None]) -> Iterator[None]:
+    """Call `act` for each signal that requests a stop.
 
     A SIGHUP that is ignored from the start (nohup) stays ignored.
     """
     numbers = [
         each
-        for each in STOPPING
+        for each in STOP_SIGNALS
         if each is not signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN
     ]
     reader, writer = os.pipe2(os.O_CLOEXEC)

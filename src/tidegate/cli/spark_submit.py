@@ -1,6 +1,6 @@
-"""`tidegate spark-conf`: what a Spark cluster needs, as text to keep.
+"""`tidegate spark-conf`: prints the settings and files for a Spark cluster.
 
-Starts nothing, and talks to no cluster.
+Starts nothing, and connects to no cluster.
 """
 
 from pathlib import Path
@@ -24,32 +24,35 @@ from tidegate.spark.deployment import DeploymentRequest, deployment, engine_bloc
     type=click.IntRange(1),
     default=2,
     show_default=True,
-    help="Executors of one job.",
+    help="Executors per job.",
 )
 @click.option(
-    "--cores", type=click.IntRange(1), default=2, show_default=True, help="Cores of one executor."
+    "--cores", type=click.IntRange(1), default=2, show_default=True, help="Cores per executor."
 )
-@click.option("--memory", default="1g", show_default=True, help="Memory of one executor's JVM.")
+@click.option("--memory", default="1g", show_default=True, help="JVM memory per executor.")
 @click.option(
     "--python-memory",
     default="2g",
     show_default=True,
-    help="Memory beside it, for the Python workers (YARN, Kubernetes).",
+    help="Additional memory per executor for Python workers (YARN, Kubernetes).",
 )
 @click.option(
     "--driver-host",
     default="",
-    help="The address at which executors reach the driver; Spark finds one where none is given.",
+    help="The address at which executors reach the driver.  [default: chosen by Spark]",
 )
-@click.option("--python", default="", help="A Python with Tidegate in it, on every host.")
+@click.option("--python", default="", help="Path of a Python with Tidegate on every host.")
 @click.option(
     "--archive",
     default="",
-    help="A packed environment that is sent along instead (YARN, standalone).",
+    help="A packed environment to distribute instead (YARN, standalone).",
 )
 @click.option("--image", default="", help="Kubernetes: the image for executors.")
 @click.option(
-    "--namespace", default="default", show_default=True, help="Kubernetes: where the pods are."
+    "--namespace",
+    default="default",
+    show_default=True,
+    help="Kubernetes: the namespace of the pods.",
 )
 @click.option("--shared", default="", help="The directory that all hosts share.")
 @click.option(
@@ -59,12 +62,12 @@ from tidegate.spark.deployment import DeploymentRequest, deployment, engine_bloc
     "--job",
     "as_job",
     is_flag=True,
-    help="The settings as env of a job file, not as block of the engine's file.",
+    help="Print the env of a job file, not a block of the engine's file.",
 )
 @click.option(
     "--write",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the files that go with it (Dockerfile, access.yaml) into this directory.",
+    help="Write the accompanying files (Dockerfile, access.yaml) into this directory.",
 )
 def spark_conf(as_job: bool, write: Path | None, **wanted: str | int) -> None:
     """Print the settings for a Spark cluster, and the steps to prepare it.
@@ -73,10 +76,10 @@ def spark_conf(as_job: bool, write: Path | None, **wanted: str | int) -> None:
     Examples:
       tidegate spark-conf --master spark://head:7077 --python /opt/tidegate/bin/python
       tidegate spark-conf --master yarn --archive hdfs:///env/tidegate.tar.gz
-      tidegate spark-conf --master k8s://https://10.0.0.1:6443 --image registry.local/tidegate:1 --write image/
+      tidegate spark-conf --master k8s://https://10.0.0.1:6443 --image tidegate:1 --write image/
     """
     try:
-        made = deployment(DeploymentRequest(**wanted))  # type: ignore[arg-type]  # click has checked them one by one
+        made = deployment(DeploymentRequest(**wanted))  # type: ignore[arg-type]
     except UserError as error:
         click.echo(f"tidegate: {error}", err=True)
         raise SystemExit(exits.BAD_INPUT) from None

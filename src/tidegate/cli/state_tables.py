@@ -1,4 +1,4 @@
-"""What `tidegate state` prints: tables for people, documents for machines.
+"""Formats the output of `tidegate state`: human-readable tables and JSON documents.
 
 Reads nothing, changes nothing.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from tidegate.checkpoints.gc.classify import UnitKind, UnitVerdict
 from tidegate.checkpoints.gc.quarantine import Quarantine, QuarantinePhase
 from tidegate.checkpoints.gc.usage import AGES, OLDEST, Sum, Usage
-from tidegate.model.byte_size import size_text as size
+from tidegate.model.byte_size import format_size as size
 from tidegate.store.base import MapSize
 
 JOBS_SHOWN_MAX = 20
@@ -18,7 +18,7 @@ LISTED_MAX = 50
 
 
 def age(age_ms: int | None) -> str:
-    """`3 min`, `5 h`, `12 days`."""
+    """Format an age: `3 min`, `5 h`, `12 days`."""
     if age_ms is None:
         return "-"
     minutes = age_ms // 60_000
@@ -28,9 +28,7 @@ def age(age_ms: int | None) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> Iterator[str]:
-    """Columns that stay together in any pipe; the first `left` of them are words, the others are
-    numbers.
-    """
+    """Format a table with fixed columns; the first `left` are texts, the others numbers."""
     widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
     for row in (head, *rows):
         cells = [
@@ -41,7 +39,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> 
 
 
 def sums(by_name: Mapping[str, Sum], head: str) -> Iterator[str]:
-    """A table of sums by name."""
+    """Format a table of sums by name."""
     rows = [
         (name, f"{each.units:,}", f"{each.files:,}", size(each.bytes))
         for name, each in by_name.items()
@@ -50,13 +48,13 @@ def sums(by_name: Mapping[str, Sum], head: str) -> Iterator[str]:
 
 
 def usage_lines(
-    place: str,
+    namespace: str,
     usage: Usage,
     names: Mapping[int, tuple[str, str]],
     store: Mapping[str, MapSize],
     warning: str,
 ) -> Iterator[str]:
-    yield f"namespace {place}: {size(usage.total.bytes)} in {usage.total.files:,} files"
+    yield f"namespace {namespace}: {size(usage.total.bytes)} in {usage.total.files:,} files"
     if warning:
         yield f"  {warning}"
     yield ""
@@ -95,9 +93,9 @@ def _job_lines(usage: Usage, names: Mapping[int, tuple[str, str]]) -> Iterator[s
 
 
 def verdict_lines(verdicts: Sequence[UnitVerdict], more: int) -> Iterator[str]:
-    """Units with what they are and why."""
+    """Format a table of units with their kind and its reason."""
     yield from table(
-        ("path", "what it is", "why", "size", "age"),
+        ("path", "kind", "why", "size", "age"),
         [
             (v.unit.path, v.kind.value, v.reason, size(v.unit.bytes), age(v.age_ms))
             for v in verdicts
@@ -111,7 +109,7 @@ def verdict_lines(verdicts: Sequence[UnitVerdict], more: int) -> Iterator[str]:
 def quarantine_lines(
     quarantines: Sequence[Quarantine], delay_ms: int, now_ms: int
 ) -> Iterator[str]:
-    """What waits, and how long."""
+    """Describe the quarantines and when they are deleted."""
     for each in quarantines:
         if each.phase is QuarantinePhase.CLOSED:
             left_ms = max(0, each.closed_ms + delay_ms - now_ms)
@@ -119,14 +117,14 @@ def quarantine_lines(
                 f"quarantine {each.id}: {each.units} units, {size(each.bytes)}; deleted in"
                 f" {age(left_ms)}"
             )
-            yield f"  take it back with: tidegate state gc --undo {each.id}"
+            yield f"  restore it with: tidegate state gc --undo {each.id}"
         elif each.phase is QuarantinePhase.OPEN:
             yield (
-                f"quarantine {each.id}: a pass is under way, or was broken off; the next one goes"
-                " on with it"
+                f"quarantine {each.id}: a pass is running, or was interrupted; the next pass"
+                " continues it"
             )
         else:
-            yield f"quarantine {each.id}: taken back; what came out of it is left alone for a while"
+            yield f"quarantine {each.id}: restored; its units are not collected again for a while"
 
 
 def usage_document(usage: Usage, names: Mapping[int, tuple[str, str]]) -> dict[str, Any]:

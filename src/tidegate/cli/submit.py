@@ -1,6 +1,7 @@
-"""`tidegate submit`: hand a job to the servers. The file is read, filled in and judged here, so
-that includes, variables and problems with their lines work as with `tidegate run`; what is sent is
-whole.
+"""`tidegate submit`: submits a job to the servers.
+
+The file is read, resolved and validated here, so that includes, variables and problems with their
+lines work as in `tidegate run`. The resolved job is sent.
 """
 
 import os
@@ -19,7 +20,7 @@ from tidegate.model.ids import JOB_ID_MAX
 from tidegate.model.problem import Strictness
 from tidegate.model.records import TERMINAL, JobStatus
 
-LOOK_EVERY_S = 1.0
+POLL_S = 1.0
 EXIT_CODES = {
     JobStatus.FINISHED: exits.FINISHED,
     JobStatus.SAVEPOINT_DONE: exits.FINISHED,
@@ -32,17 +33,17 @@ EXIT_CODES = {
 @click.option(
     "--job-id",
     type=click.IntRange(1, JOB_ID_MAX),
-    help="The job's id; without it a new one is made.",
+    help="The job's id.  [default: a new one]",
 )
-@click.option("-n", "--name", help="The job's name, instead of job.name of the file.")
+@click.option("-n", "--name", help="The job's name; overrides job.name of the file.")
 @click.option(
-    "--restore", metavar="WORD", help="From where to go on: latest, checkpoint:N, fresh, auto ..."
+    "--restore", metavar="WORD", help="Restore point: latest, checkpoint:N, fresh, auto ..."
 )
 @CONSENT_OPTIONS[0]
 @CONSENT_OPTIONS[1]
 @CONSENT_OPTIONS[2]
-@click.option("--wait", is_flag=True, help="Wait for its end; the exit code tells how it ended.")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--wait", is_flag=True, help="Wait for its end; the exit code is its result.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @job_file.options
 @remote.options
 def submit(
@@ -59,10 +60,11 @@ def submit(
     variable: Sequence[str],
     strict: Strictness,
 ) -> None:
-    """Hand a job to the servers, which run it from then on.
+    """Submit a job to the servers, which run it from then on.
 
-    \b Exit code: 0 taken in (with --wait: finished), 1 failed or no server answers, 2 bad input, 3
-    not allowed, 130 cancelled.
+    \b
+    Exit code: 0 submitted (with --wait: finished), 1 failed or no server answers, 2 bad input,
+    3 not allowed, 130 cancelled.
 
     \b
     Examples:
@@ -83,42 +85,42 @@ def submit(
             remote.print_json(taken)
             if as_json
             else click.echo(
-                f"job {taken['jobId']} {taken['jobName']!r} is taken in; `tidegate show"
-                f" {taken['jobId']}` tells how it does"
+                f"job {taken['jobId']} {taken['jobName']!r} submitted; `tidegate show"
+                f" {taken['jobId']}` shows its status"
             )
         )
         return
-    ended = waited(client, taken["jobId"])
-    remote.print_json(ended) if as_json else click.echo(ending(ended))
+    ended = wait_for_end(client, taken["jobId"])
+    remote.print_json(ended) if as_json else click.echo(describe_end(ended))
     sys.exit(code_of(ended))
 
 
 def send(
     client: Client, file: str, variable: Sequence[str], strict: Strictness, query: Mapping[str, str]
 ) -> dict[str, str]:
-    """Judge a job file and hand it over; the command ends where it has errors."""
-    job_file.planned(file, variable, strict)
+    """Validate a job file and submit it; errors in the file end the command."""
+    job_file.load_plan(file, variable, strict)
     if strict is Strictness.LENIENT:
         query = {**query, "lenient": "true"}
     text = resolved_json(file, variables=job_file.values_of(variable), environment=os.environ)
     return client.submit(text.encode(), query)
 
 
-def waited(
+def wait_for_end(
     client: Client, job_id: str, sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, Any]:
-    """The job when it has ended."""
+    """Wait until a job has ended, and return it."""
     while True:
         job: dict[str, Any] = client.get(f"/job-info/{job_id}")
         if job.get("jobStatus") in {status.value for status in TERMINAL}:
             return job
-        sleep(LOOK_EVERY_S)
+        sleep(POLL_S)
 
 
-def ending(job: Mapping[str, Any]) -> str:
-    """How a job ended, in a line."""
-    figures = job.get("metrics", {})
-    read, written = figures.get("SourceReceivedCount", 0), figures.get("SinkWriteCount", 0)
+def describe_end(job: Mapping[str, Any]) -> str:
+    """Describe in one line how a job ended."""
+    metrics = job.get("metrics", {})
+    read, written = metrics.get("SourceReceivedCount", 0), metrics.get("SinkWriteCount", 0)
     why = f": {job['errorMsg']}" if job.get("errorMsg") else ""
     return (
         f"job {job['jobId']} {job['jobName']!r} {job['jobStatus']}, {read} rows read, {written}"
@@ -127,5 +129,5 @@ def ending(job: Mapping[str, Any]) -> str:
 
 
 def code_of(job: Mapping[str, Any]) -> int:
-    """The exit code of how a job ended."""
+    """Return the exit code for the final status of a job."""
     return EXIT_CODES.get(JobStatus(job["jobStatus"]), exits.FAILED)

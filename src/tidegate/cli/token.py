@@ -1,6 +1,7 @@
-"""`tidegate token`: who may use the API. Works on the store itself, so whoever can reach that needs
-no token to make the first one; with `--server` it asks a server instead, as an admin who is
-elsewhere does.
+"""`tidegate token`: manages access tokens of the API.
+
+It uses the store directly, so the first token can be created without one. With `--server` it sends
+requests to a server, for admins without access to the store.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class TokenAdmin(Protocol):
-    """Where the tokens are kept."""
+    """Creates, lists and revokes tokens, in the store or at a server."""
 
     def create(self, name: str, role: Role, lives_ms: int | None) -> tuple[Row, str]:
         """A new token and its text."""
@@ -40,7 +41,7 @@ class TokenAdmin(Protocol):
 
 
 class LocalTokens:
-    """In the store of this installation."""
+    """Tokens in the store of this installation."""
 
     def __init__(self, tokens: Tokens) -> None:
         self.tokens = tokens
@@ -65,7 +66,7 @@ class RemoteTokens:
     def create(self, name: str, role: Role, lives_ms: int | None) -> tuple[Row, str]:
         """A new token and its text.
 
-        Where an answer is lost, a token may be there that nobody has: `list` shows it.
+        If the answer is lost, a token may exist whose text nobody has; `list` shows it.
         """
         lifetime = {} if lives_ms is None else {"lifetime_s": lives_ms // 1000}
         made = self.client.post("/api/v1/tokens", {"name": name, "role": role.value, **lifetime})
@@ -80,14 +81,14 @@ class RemoteTokens:
 
 
 def server_options(command: F) -> F:
-    """`--server` and `--ca-file`, for a command that works on the store without them."""
+    """Add `--server` and `--ca-file` to a command that otherwise uses the store."""
     decorated = click.option(
-        "--ca-file", help="PEM file of the authority that has signed the servers' certificates."
+        "--ca-file", help="PEM file of the authority that signed the servers' certificates."
     )(command)
     return click.option(
         "--server",
         metavar="URL[,URL]",
-        help="Ask a server instead of the store; TIDEGATE_TOKEN must be an admin's.",
+        help="Use a server instead of the store; TIDEGATE_TOKEN must be an admin's.",
     )(decorated)
 
 
@@ -96,12 +97,11 @@ def server_options(command: F) -> F:
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="The engine's file; its state.url says where the tokens are.",
+    help="The engine's file; its state.url is the store of the tokens.",
 )
 @click.pass_context
 def token(context: click.Context, home: str | None, config: Path | None) -> None:
-    """Make, list and revoke access tokens: in the store of the installation, or with --server at a
-    server.
+    """Create, list and revoke access tokens, in the installation's store or at a server.
 
     \b
     Examples:
@@ -119,14 +119,14 @@ def token(context: click.Context, home: str | None, config: Path | None) -> None
     type=click.Choice([role.value for role in Role]),
     default=Role.VIEWER.value,
     show_default=True,
-    help="What it may do.",
+    help="The permissions of the token.",
 )
 @click.option(
     "--expires",
     metavar="SPAN",
-    help="How long it lives, from 1s to 36600d: 12h, 90d; for ever without it.",
+    help="Lifetime, from 1s to 36600d, such as 12h or 90d.  [default: never expires]",
 )
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
 @click.pass_obj
 def create(
@@ -138,32 +138,33 @@ def create(
     server: str | None,
     ca_file: str | None,
 ) -> None:
-    """Make a token; it is shown now and never again."""
+    """Create a token; it is shown now and never again."""
     try:
-        lives_ms = (
-            None if expires is None else lifetime_ms(expires)
-        )  # an empty text is a variable that was not set, and no wish
+        # an empty text is an error: probably a variable that is not set
+        lives_ms = None if expires is None else lifetime_ms(expires)
     except UserError as error:
         raise click.UsageError(f"--expires: {error}") from None
-    made, text = with_tokens(place, server, ca_file, lambda book: book.create(name, Role(role), lives_ms))
+    made, text = with_tokens(
+        place, server, ca_file, lambda tokens: tokens.create(name, Role(role), lives_ms)
+    )
     if as_json:
         remote.print_json({**made, "token": text})
         return
     click.echo(text)
     click.echo(
-        f"tidegate: that is the token of {made['name']!r} ({made['role']}), shown this once: keep"
+        f"tidegate: this is the token of {made['name']!r} ({made['role']}), shown only once: keep"
         f" it safe. Its id is {made['id']}",
         err=True,
     )
 
 
 @token.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
 @click.pass_obj
 def list_command(place: Place, as_json: bool, server: str | None, ca_file: str | None) -> None:
-    """List the tokens; their secrets are known to nobody."""
-    found = with_tokens(place, server, ca_file, lambda book: book.all())
+    """List the tokens; their secrets are not stored and cannot be shown."""
+    found = with_tokens(place, server, ca_file, lambda tokens: tokens.all())
     if as_json:
         remote.print_json(found)
     else:
@@ -178,15 +179,15 @@ def list_command(place: Place, as_json: bool, server: str | None, ca_file: str |
 @server_options
 @click.pass_obj
 def revoke(place: Place, id: str, server: str | None, ca_file: str | None) -> None:
-    """Let nobody in with this token any more."""
-    with_tokens(place, server, ca_file, lambda book: book.revoke(id))
+    """Revoke a token, so that the API no longer accepts it."""
+    with_tokens(place, server, ca_file, lambda tokens: tokens.revoke(id))
     click.echo(f"token {id} is revoked")
 
 
 def with_tokens(
     place: Place, server: str | None, ca_file: str | None, act: Callable[[TokenAdmin], T]
 ) -> T:
-    """What `act` makes of the tokens, wherever they are; what goes wrong is a sentence."""
+    """Call `act` with the tokens of the store or of a server; turn errors into messages."""
     if server is None:
         with open_tokens(place) as tokens:
             return act(LocalTokens(tokens))
@@ -196,7 +197,7 @@ def with_tokens(
 
 @contextlib.contextmanager
 def open_tokens(place: Place) -> Iterator[Tokens]:
-    """The tokens of the installation; what goes wrong is a sentence."""
+    """Open the tokens of the installation; turn errors into messages."""
     start = load_settings(*place)
     try:
         start.home.create()
@@ -209,7 +210,7 @@ def open_tokens(place: Place) -> Iterator[Tokens]:
 
 
 def document(token: AccessToken, now_ms: int) -> Row:
-    """A token without its secret; a damaged one without its dates, which cannot be true."""
+    """Return a token without its secret; a damaged one has no valid dates."""
     status = status_of(token, now_ms)
     dates: Row = {"made": "?", "expires": "?"}
     if status is not TokenStatus.DAMAGED:
@@ -224,7 +225,7 @@ def document(token: AccessToken, now_ms: int) -> Row:
 
 
 def _row(answer: dict[str, Any]) -> Row:
-    """What a server tells of a token, in the same words."""
+    """Convert a server's description of a token into a row of the list."""
     moments = {
         key: datetime.fromisoformat(answer[field]).strftime(MOMENT) if answer[field] else None
         for key, field in (("made", "created"), ("expires", "expires"))

@@ -1,6 +1,7 @@
-"""`tidegate validate FILE...`: is this a job that could start, and if not, everything that is
-wrong. Starts nothing: no JVM, no store, and no Arrow unless `--sample` asks for the first rows of
-the data.
+"""`tidegate validate FILE...`: checks whether jobs could start, and prints all their problems.
+
+Starts nothing: no JVM, no store, and no Arrow unless `--sample` requests the first rows of the
+data.
 """
 
 import json
@@ -24,23 +25,21 @@ SAMPLE_ROWS = 1000
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @options
+@click.option("--sample", is_flag=True, help="Also read the first rows of every file on this host.")
 @click.option(
-    "--sample", is_flag=True, help="Read the first rows of every file that is on this host, too."
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="For machines: a list with the problems of each file."
+    "--json", "as_json", is_flag=True, help="Print a JSON list with the problems of each file."
 )
 def validate(
     files: tuple[str, ...], variable: Sequence[str], strict: Strictness, sample: bool, as_json: bool
 ) -> None:
-    """Judge job files: all their problems at once, each with its line and what to write instead.
+    """Validate job files: print all problems, each with its line and a correction.
 
-    Where the files that a job reads are on this host, the first lines of a few of them are compared
-    with the schema; --sample reads the first 1000 rows of up to 100 of them. A path that is not
-    there yet is a warning: the job may run elsewhere.
+    If the input files of a job are on this host, the first lines of a few of them are compared with
+    the schema. --sample reads the first 1000 rows of up to 100 of them. A missing path is only a
+    warning, because the job may run on another host.
 
-    Exit code 0 means that every file is good, 2 that one is not. Warnings and notices are shown and
-    do no harm.
+    Exit code 0 means that every file is valid, 2 that one is not. Warnings and notices are printed
+    and do not change the exit code.
 
     \b
     Examples:
@@ -49,22 +48,26 @@ def validate(
       tidegate validate jobs/*.conf --strict --json
     """
     variables = values_of(variable)
-    judged = [(file, _judged(file, variables, strict, sample)) for file in files]
+    validated = [(file, _validated(file, variables, strict, sample)) for file in files]
     if as_json:
         click.echo(
             json.dumps(
-                [_document(file, planned) for file, planned in judged], indent=2, ensure_ascii=False
+                [_document(file, planned) for file, planned in validated],
+                indent=2,
+                ensure_ascii=False,
             )
         )
     else:
-        for _, planned in judged:
+        for _, planned in validated:
             print_problems(planned.problems, sys.stdout)
-        click.echo(_verdict(judged))
-    raise SystemExit(FINISHED if all(not planned.errors for _, planned in judged) else BAD_INPUT)
+        click.echo(_verdict(validated))
+    raise SystemExit(FINISHED if all(not planned.errors for _, planned in validated) else BAD_INPUT)
 
 
-def _judged(file: str, variables: Mapping[str, str], strict: Strictness, sample: bool) -> Planned:
-    """A job file, and what the data at hand says against it: that is an error here."""
+def _validated(
+    file: str, variables: Mapping[str, str], strict: Strictness, sample: bool
+) -> Planned:
+    """Load and plan a job file; problems with the existing data are errors here."""
     planned = load(file, variables=variables, environ=os.environ, strict=strict)
     problems = planned.problems
     if sample and planned.plan is not None:
@@ -96,7 +99,7 @@ def _document(file: str, planned: Planned) -> dict[str, Any]:
 
 
 def problem_document(problem: Problem) -> dict[str, Any]:
-    """A problem as JSON. `line` 0 means the file as a whole."""
+    """Return a problem as JSON. `line` 0 means the file as a whole."""
     return {
         "kind": problem.kind.value,
         "severity": problem.severity.value,
@@ -109,14 +112,10 @@ def problem_document(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _verdict(judged: list[tuple[str, Planned]]) -> str:
-    bad = sum(bool(planned.errors) for _, planned in judged)
-    found = summary([problem for _, planned in judged for problem in planned.problems])
-    verdict = (
-        "all good" if not bad else f"{bad} of them not good" if len(judged) > 1 else "not good"
-    )
-    return (
-        f"{counted(len(judged), 'file')}, {verdict}: {found}"
-        if len(judged) > 1
-        else f"{judged[0][0]}: {'good' if not bad else 'not good'}: {found}"
-    )
+def _verdict(validated: list[tuple[str, Planned]]) -> str:
+    bad = sum(bool(planned.errors) for _, planned in validated)
+    found = summary([problem for _, planned in validated for problem in planned.problems])
+    if len(validated) == 1:
+        return f"{validated[0][0]}: {'invalid' if bad else 'valid'}: {found}"
+    verdict = f"{bad} invalid" if bad else "all valid"
+    return f"{counted(len(validated), 'file')}, {verdict}: {found}"

@@ -1,4 +1,4 @@
-"""The command that a run advises repeats what was given, and nothing else."""
+"""The command that a run advises repeats the given options, and nothing else."""
 
 import shlex
 
@@ -6,13 +6,13 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate.cli import run_options as run_words
+from tidegate.cli import run_options
 
 
 @click.command()
-@run_words.options
-def advised(said: run_words.RunArguments) -> None:
-    click.echo(run_words.command_line(said, {}))
+@run_options.options
+def advised(arguments: run_options.RunArguments) -> None:
+    click.echo(run_options.command_line(arguments, {}))
 
 
 @pytest.mark.parametrize(

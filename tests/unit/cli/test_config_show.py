@@ -1,4 +1,4 @@
-"""`tidegate config show`: what is in force, where it came from, and no secret."""
+"""`tidegate config show`: effective values, their sources, and no secret."""
 
 import json
 import subprocess
@@ -68,7 +68,7 @@ def test_without_a_file_every_key_has_its_default(home: Path) -> None:
     ) == ("8080", "true", "WAIT")
 
 
-def test_every_value_says_where_it_came_from(home: Path) -> None:
+def test_every_value_has_its_source(home: Path) -> None:
     file = home / "tidegate.yaml"
     file.write_text(FULL)
     found = rows(show())
@@ -98,7 +98,7 @@ def test_no_secret_is_shown_in_any_form(home: Path, arguments: tuple[str, ...]) 
         assert seen in result.output
 
 
-def test_machines_get_values_of_their_types_with_their_places(home: Path) -> None:
+def test_json_has_typed_values_and_their_sources(home: Path) -> None:
     file = home / "tidegate.yaml"
     file.write_text(FULL)
     told = json.loads(show("--json").stdout)
@@ -132,18 +132,18 @@ def test_problems_are_shown_as_those_of_job_files(home: Path) -> None:
     assert rows(result)["http.port"] == ["8080", "default"]
 
 
-def test_an_unknown_key_alone_is_no_error_unless_asked(home: Path) -> None:
+def test_an_unknown_key_is_an_error_only_with_strict(home: Path) -> None:
     (home / "tidegate.yaml").write_text("tidegate: {http.prt: 1}")
     assert (show().exit_code, show("--strict").exit_code) == (FINISHED, BAD_INPUT)
 
 
-def test_a_file_that_is_not_there_is_said_in_a_sentence(home: Path) -> None:
+def test_a_missing_file_is_reported(home: Path) -> None:
     result = show("--config", str(home / "no.yaml"))
     assert result.exit_code == BAD_INPUT
     assert f"the engine's file {home / 'no.yaml'} does not exist" in result.stderr
 
 
-def test_the_home_of_the_command_line_is_looked_into(home: Path) -> None:
+def test_the_home_of_the_command_line_is_used(home: Path) -> None:
     (home / "other").mkdir()
     (home / "other" / "seatunnel.yaml").write_text("seatunnel: {engine: {http: {port: 7}}}")
     assert rows(show("--home", str(home / "other")))["http.port"] == [
@@ -178,7 +178,7 @@ def test_showing_needs_neither_spark_nor_arrow() -> None:
         ("etcd://u:x@a:2379,b:2379/p", "etcd://u:******@a:2379,b:2379/p"),
     ],
 )
-def test_an_address_is_shown_without_its_password(text: str, shown: str) -> None:
+def test_a_url_is_shown_without_its_password(text: str, shown: str) -> None:
     assert mask_text(text) == shown
 
 
@@ -194,7 +194,7 @@ def test_an_address_is_shown_without_its_password(text: str, shown: str) -> None
         "api-token",
     ],
 )
-def test_what_is_called_like_a_secret_is_hidden(name: str) -> None:
+def test_a_key_named_like_a_secret_is_masked(name: str) -> None:
     assert (mask_value(name, "x"), mask_value(name, ""), mask_value("fs.s3a.endpoint", "x")) == (
         "******",
         "",

@@ -1,4 +1,4 @@
-"""`tidegate doctor` on this machine and on worse ones."""
+"""`tidegate doctor` on this machine, and on simulated ones with defects."""
 
 import json
 import os
@@ -22,9 +22,9 @@ from tidegate.cli.doctor import (
     DoctorFinding,
     Level,
     doctor,
-    examine,
     is_between,
     is_ready,
+    run_checks,
 )
 
 PYPROJECT = Path(__file__).parents[3] / "pyproject.toml"
@@ -52,7 +52,7 @@ def fake_java(folder: Path, complaint: str = "") -> Path:
 
 
 def test_every_finding_that_is_not_ok_says_how_to_repair_it(place: DoctorEnvironment) -> None:
-    findings = examine(place)
+    findings = run_checks(place)
     assert {finding.name for finding in findings} >= {
         "Python",
         "Java",
@@ -68,13 +68,13 @@ def test_every_finding_that_is_not_ok_says_how_to_repair_it(place: DoctorEnviron
     ] == []
 
 
-def test_looking_leaves_nothing_behind(place: DoctorEnvironment, tmp_path: Path) -> None:
+def test_checks_leave_no_files(place: DoctorEnvironment, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
-    examine(place)
+    run_checks(place)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_json_says_the_same_as_the_exit_code(tmp_path: Path) -> None:
+def test_json_agrees_with_the_exit_code(tmp_path: Path) -> None:
     result = CliRunner().invoke(doctor, ["--json", "--home", str(tmp_path)])
     document = json.loads(result.output)
     assert document["version"] == 1
@@ -85,7 +85,7 @@ def test_json_says_the_same_as_the_exit_code(tmp_path: Path) -> None:
 def test_without_java_no_job_can_run_and_the_last_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidegate.runner.java.KNOWN_PLACES", ())
+    monkeypatch.setattr("tidegate.runner.java.SEARCH_PATHS", ())
     result = CliRunner().invoke(
         doctor, ["--home", str(tmp_path)], env={"JAVA_HOME": None, "PATH": str(tmp_path)}
     )
@@ -95,7 +95,7 @@ def test_without_java_no_job_can_run_and_the_last_line_says_so(
     assert result.output.splitlines()[-1] == "No job can run here: Java."
 
 
-def test_a_java_that_does_not_start_is_missing_with_its_complaint(tmp_path: Path) -> None:
+def test_a_java_that_does_not_start_is_missing_with_its_error(tmp_path: Path) -> None:
     home = fake_java(tmp_path / "java", complaint="Module jdk.incubator.vector not found")
     finding = one(
         module.check_java,
@@ -106,7 +106,7 @@ def test_a_java_that_does_not_start_is_missing_with_its_complaint(tmp_path: Path
     assert "Module jdk.incubator.vector not found" in finding.repair
 
 
-def test_a_java_home_that_had_to_be_passed_over_is_a_warning(tmp_path: Path) -> None:
+def test_a_rejected_java_home_is_a_warning(tmp_path: Path) -> None:
     fit = fake_java(tmp_path / "java")
     environ = {"JAVA_HOME": str(tmp_path / "gone"), "PATH": str(fit / "bin")}
     finding = one(module.check_java, DoctorEnvironment(home=tmp_path, environ=environ), "Java")
@@ -114,7 +114,7 @@ def test_a_java_home_that_had_to_be_passed_over_is_a_warning(tmp_path: Path) -> 
     assert str(tmp_path / "gone") in finding.repair
 
 
-def test_a_package_that_is_not_installed_comes_with_its_command(
+def test_a_missing_package_is_reported_with_its_install_command(
     place: DoctorEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SUPPORTED", {"no-such-package-at-all": ("4.1", "4.4")})
@@ -161,7 +161,7 @@ def test_the_supported_versions_are_those_of_the_package() -> None:
     assert declared == SUPPORTED
 
 
-def test_a_home_that_cannot_be_made_is_missing(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_missing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     finding = one(
         module.check_home, DoctorEnvironment(home=tmp_path / "file" / "home", environ={}), "home"
@@ -175,7 +175,7 @@ def test_a_home_that_cannot_be_made_is_missing(tmp_path: Path) -> None:
     [(3 << 30, Level.OK), (1 << 30, Level.WARNING), (1 << 20, Level.MISSING)],
     ids=["plenty", "little", "none"],
 )
-def test_a_full_disk_is_judged_by_what_is_free(
+def test_the_disk_check_depends_on_free_space(
     place: DoctorEnvironment, monkeypatch: pytest.MonkeyPatch, free_bytes: int, level: Level
 ) -> None:
     monkeypatch.setattr(
@@ -210,7 +210,7 @@ def test_only_what_is_missing_stops_a_job() -> None:
     assert not is_ready([warning, missing])
 
 
-def test_the_answer_needs_no_pyspark() -> None:
+def test_doctor_does_not_import_pyspark() -> None:
     code = (
         "import sys; from tidegate.cli.doctor import CHECKS; sys.exit(bool({'pyspark', 'py4j',"
         " 'pyarrow', 'pandas'} & set(sys.modules)))"

@@ -1,6 +1,4 @@
-"""`tidegate seatunnel --dry-run`: what is outside is asked, a few rows are read, and nothing is
-left behind.
-"""
+"""`tidegate seatunnel --dry-run`: checks connections, reads a few rows, and writes nothing."""
 
 import sqlite3
 from contextlib import closing
@@ -45,18 +43,18 @@ source {{ Jdbc {{ name = orders, plugin_output = o, url = "{url}", table_path = 
 sink {{ Jdbc {{ name = copies, plugin_input = o, url = "{url}", table = copies, generate_sink_sql = true }} }}"""
 
 
-def test_connect_asks_every_operator(place: Path) -> None:
+def test_connect_checks_every_operator(place: Path) -> None:
     answer = dry(place, copying(database(place)), "--dry-run", "connect")
     assert answer.exit_code == 0, answer.output
     first, second, verdict = answer.output.splitlines()
     assert first.startswith("orders (Jdbc): VALIDATED: ")
     assert (second, verdict) == (
         "copies (Jdbc): VALIDATED",
-        "job.conf is good; nothing was started",
+        "job.conf is valid; nothing was started",
     )
 
 
-def test_what_cannot_be_reached_is_named_and_nothing_is_made(place: Path) -> None:
+def test_unreachable_systems_are_named_and_nothing_is_created(place: Path) -> None:
     answer = dry(place, copying(f"jdbc:sqlite:{place}/missing.db"), "--dry-run", "connect")
     assert answer.exit_code == exits.FAILED
     assert "orders (Jdbc): FAILED: " in answer.output
@@ -64,7 +62,7 @@ def test_what_cannot_be_reached_is_named_and_nothing_is_made(place: Path) -> Non
     assert {path.name for path in place.iterdir()} == {"job.conf"}
 
 
-def test_a_sample_moves_a_few_rows_and_writes_none(place: Path) -> None:
+def test_a_sample_reads_a_few_rows_and_writes_none(place: Path) -> None:
     url = database(place)
     answer = dry(
         place, copying(url), "--dry-run", "sample", "--sample-limit", "3", "--sample-print-data"
@@ -81,7 +79,7 @@ def test_a_sample_moves_a_few_rows_and_writes_none(place: Path) -> None:
     assert not (place / "home").exists()
 
 
-def test_a_sample_goes_through_transforms_as_far_as_they_need_no_sql(place: Path) -> None:
+def test_a_sample_runs_transforms_that_need_no_sql(place: Path) -> None:
     job = f"""env {{ job.mode = BATCH }}
 source {{ {FAKE} }}
 transform {{
@@ -99,7 +97,7 @@ sink {{
     assert "some: 0 rows" in answer.output
 
 
-def test_a_check_refuses_keys_that_nobody_knows(place: Path) -> None:
+def test_a_check_rejects_unknown_keys(place: Path) -> None:
     job = (
         f"env {{ job.mode = BATCH }}\nsource {{ {FAKE.replace('row.num', 'row.mum')} }}\nsink {{"
         " Console { plugin_input = t } }"

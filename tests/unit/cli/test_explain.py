@@ -1,4 +1,4 @@
-"""`tidegate explain`: the plan for a person and for a machine."""
+"""`tidegate explain`: the plan as text and as JSON."""
 
 import json
 from pathlib import Path
@@ -35,13 +35,13 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["explain", *arguments])
 
 
-def test_a_person_sees_graph_promises_and_state(file: str) -> None:
+def test_the_text_shows_graph_delivery_and_state(file: str) -> None:
     result = run(file)
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert lines[:2] == [
         "Job orders: STREAMING, 2 pipelines, 5 actions",
-        "Batches: one every 5 s, without a pause while a source is behind, each a checkpoint",
+        "Batches: one every 5 s, without a pause while a source has a backlog, each a checkpoint",
     ]
     assert "Pipeline 1: through a Spark DataFrame, because Transform[0]-Sql needs one" in lines
     assert (
@@ -53,12 +53,12 @@ def test_a_person_sees_graph_promises_and_state(file: str) -> None:
     sink = lines[lines.index("  Sink[1]-LocalFile") :]
     assert sink[2:4] == [
         "    parallelism  3",
-        "    state        the batches whose files are in place",
+        "    state        the batches whose files are published",
     ]
     assert sink[4].startswith("    delivery     exactly-once: ")
 
 
-def test_a_machine_gets_the_same_without_option_values(file: str) -> None:
+def test_json_has_the_plan_without_option_values(file: str) -> None:
     document = json.loads(run(file, "--json").output)
     assert document["problems"] == []
     plan = document["plan"]
@@ -75,7 +75,7 @@ def test_a_machine_gets_the_same_without_option_values(file: str) -> None:
         "inputs": ["Source[1]-FakeSource"],
         "parallelism": 3,
         "delivery": "exactly-once",
-        "state": "the batches whose files are in place",
+        "state": "the batches whose files are published",
         "fusable": True,
     }
 
@@ -107,7 +107,7 @@ def test_a_bad_file_has_problems_and_no_plan(tmp_path: Path) -> None:
         ),
         (
             JobEnv(mode=JobMode.STREAMING),
-            "one every 10 s, without a pause while a source is behind, each a checkpoint",
+            "one every 10 s, without a pause while a source has a backlog, each a checkpoint",
         ),
         (
             JobEnv(mode=JobMode.STREAMING, rows_per_second=1e6, batch_rows_max=5000),
@@ -115,5 +115,5 @@ def test_a_bad_file_has_problems_and_no_plan(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_how_batches_are_cut_is_said_in_words(env: JobEnv, words: str) -> None:
+def test_the_batch_policy_is_described(env: JobEnv, words: str) -> None:
     assert batch_policy(env).endswith(words)

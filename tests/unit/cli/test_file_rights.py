@@ -1,4 +1,4 @@
-"""Files with secrets that others can read: named at the start of a server and by doctor."""
+"""Files with secrets that other users can access: reported by server start and by doctor."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tidegate.cli.doctor import DoctorEnvironment, Level, check_rights
-from tidegate.cli.rights import exposed, holds_secrets
-from tidegate.cli.server import started
+from tidegate.cli.rights import exposed_files, holds_secrets
+from tidegate.cli.server import load_settings
 from tidegate.config.engine.settings import read_engine
 from tidegate.home import Home
 from tidegate.model.engine import EngineSettings, HttpSettings
@@ -18,13 +18,13 @@ SECRET_FILE = (
 
 
 def paths(home: Home, settings: EngineSettings, file: str = "", **environ: str) -> set[str]:
-    return {str(each.path) for each in exposed(home, settings, file, environ)}
+    return {str(each.path) for each in exposed_files(home, settings, file, environ)}
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     made = Home(tmp_path / "home")
-    made.make()
+    made.create()
     return made
 
 
@@ -40,7 +40,7 @@ def home(tmp_path: Path) -> Home:
         (0o666, True),
     ],
 )
-def test_a_private_key_that_others_can_read_is_named(
+def test_a_private_key_readable_by_others_is_reported(
     home: Home, tmp_path: Path, mode: int, named: bool
 ) -> None:
     key = tmp_path / "server.key"
@@ -50,14 +50,14 @@ def test_a_private_key_that_others_can_read_is_named(
     assert paths(home, settings) == ({str(key)} if named else set())
 
 
-def test_a_home_that_others_can_enter_is_named(home: Home) -> None:
+def test_a_home_accessible_to_others_is_reported(home: Home) -> None:
     assert paths(home, EngineSettings()) == set()
     home.root.chmod(0o755)
     (home.root / "store").chmod(0o755)
     assert paths(home, EngineSettings()) == {str(home.root), str(home.root / "store")}
 
 
-def test_an_engine_file_is_named_only_where_it_holds_secrets(home: Home, tmp_path: Path) -> None:
+def test_an_engine_file_is_reported_only_if_it_has_secrets(home: Home, tmp_path: Path) -> None:
     file = tmp_path / "tidegate.yaml"
     for text, secret in (
         ("tidegate:\n  http:\n    port: 9000\n", False),
@@ -73,7 +73,7 @@ def test_an_engine_file_is_named_only_where_it_holds_secrets(home: Home, tmp_pat
         assert paths(home, settings, str(file)) == set()
 
 
-def test_the_start_and_doctor_say_what_to_do(
+def test_server_start_and_doctor_show_the_repair(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = home.root / "tidegate.yaml"
@@ -83,7 +83,7 @@ def test_the_start_and_doctor_say_what_to_do(
     token.write_text("tg_x")
     token.chmod(0o644)
     monkeypatch.setenv("TIDEGATE_TOKEN_FILE", str(token))
-    notices = started(str(home.root), None).notices
+    notices = load_settings(str(home.root), None).notices
     assert [notice for notice in notices if f"chmod 600 {file}" in notice]
     assert [notice for notice in notices if f"chmod 600 {token}" in notice]
     found = list(check_rights(DoctorEnvironment(home=home.root, environ={})))

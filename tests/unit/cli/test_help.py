@@ -1,6 +1,4 @@
-"""What the command line says about itself: every verb has an example that works, and shells can
-complete it.
-"""
+"""The help texts: every command has a valid example, and shells can complete commands."""
 
 import re
 import shlex
@@ -11,12 +9,12 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate.cli import VERBS, exits, main
+from tidegate.cli import COMMANDS, exits, main
 from tidegate.cli.completion import completer
 
 
 def verb(name: str) -> click.Command:
-    module, _, function = VERBS[name].partition(":")
+    module, _, function = COMMANDS[name].partition(":")
     command: click.Command = getattr(import_module(module), function)
     return command
 
@@ -32,8 +30,8 @@ def examples(command: click.Command) -> Iterator[list[str]]:
             yield from examples(below)
 
 
-@pytest.mark.parametrize("name", sorted(VERBS))
-def test_the_help_of_every_verb_has_examples_that_can_be_typed(
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_help_of_every_command_has_valid_examples(
     name: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
@@ -53,12 +51,12 @@ def parsed(command: click.Command, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_verbs_and_options(shell: str) -> None:
+def test_shells_complete_commands_and_options(shell: str) -> None:
     printed = CliRunner().invoke(main, ["completion", shell], prog_name="tidegate")
     assert printed.exit_code == 0
     assert f"_TIDEGATE_COMPLETE={shell}_complete" in printed.output
     answers = completer(main, shell)
-    assert [item.value for item in answers.get_completions([], "")] == sorted(VERBS)
+    assert [item.value for item in answers.get_completions([], "")] == sorted(COMMANDS)
     assert [item.value for item in answers.get_completions(["restore-plan"], "--restore")] == [
         "--restore",
         "--restore-from",

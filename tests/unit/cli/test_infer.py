@@ -1,6 +1,4 @@
-"""`tidegate infer`: what it prints is a job that validates and runs, and its types are never
-narrower than is safe.
-"""
+"""`tidegate infer`: prints a job that validates and runs, with types that are safe."""
 
 import gzip
 import json
@@ -121,7 +119,7 @@ def test_a_printed_job_validates_and_runs(tmp_path: Path, kind: str, rows: int) 
 @pytest.mark.parametrize(
     "kind", ["csv", "semicolon", "tsv", "pipe", "ctrl", "gz", "zip", "utf16", "bom"]
 )
-def test_types_are_found_whatever_the_notation(tmp_path: Path, kind: str) -> None:
+def test_types_are_detected_in_all_notations(tmp_path: Path, kind: str) -> None:
     expected = {
         "id": "bigint",
         "amount": "double",
@@ -172,13 +170,13 @@ def test_types_are_never_narrower_than_is_safe(
     }
 
 
-def test_a_value_behind_the_rows_that_were_typed_widens_its_column(tmp_path: Path) -> None:
+def test_a_later_value_widens_its_column(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("id,n\n" + "".join(f"{i},{i}\n" for i in range(10_500)) + "x,1\n")
     assert types(path) == {"id": "string", "n": "bigint"}
 
 
-def test_what_is_known_better_can_be_said(tmp_path: Path) -> None:
+def test_options_override_detection(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_bytes("n\u00e4me,b\n\u00fc,2\n".encode("latin-1"))
     refused = run("infer", str(path))
@@ -203,9 +201,7 @@ def test_what_is_known_better_can_be_said(tmp_path: Path) -> None:
         (None, "is not a file"),
     ],
 )
-def test_what_cannot_be_inferred_is_said_in_a_sentence(
-    tmp_path: Path, data: bytes | None, message: str
-) -> None:
+def test_a_failed_inference_is_reported(tmp_path: Path, data: bytes | None, message: str) -> None:
     path = tmp_path / "f"
     if data is not None:
         path.write_bytes(data)
@@ -214,7 +210,7 @@ def test_what_cannot_be_inferred_is_said_in_a_sentence(
     assert message in result.output
 
 
-def test_ragged_rows_are_noted_and_not_hidden(tmp_path: Path) -> None:
+def test_ragged_rows_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "f.csv"
     path.write_text("id,name\n1,a\n2\n3,c\n")
     result = run("infer", str(path))

@@ -1,4 +1,4 @@
-"""What a person and a machine see of a run."""
+"""The display of a run: text, JSON and summary."""
 
 import json
 
@@ -76,7 +76,7 @@ def outcome(status: JobStatus) -> JobOutcome:
     )
 
 
-def test_the_view_shows_what_is_done_and_how_old_the_last_checkpoint_is() -> None:
+def test_the_view_shows_progress_and_checkpoint_age() -> None:
     (pipeline,) = view().pipelines
     assert (
         pipeline.rows_read,
@@ -87,12 +87,12 @@ def test_the_view_shows_what_is_done_and_how_old_the_last_checkpoint_is() -> Non
     ) == (150, 140, 4, 30.0, "writing")
 
 
-def test_before_any_figures_there_is_a_view_too() -> None:
+def test_there_is_a_view_before_any_metrics() -> None:
     (pipeline,) = job_view(KNOWN, {}, name="orders", started_s=0, now_s=0, now_ms=6000).pipelines
     assert (pipeline.rows_read, pipeline.phase) == (100, "starting")
 
 
-def test_the_rate_is_the_one_that_the_driver_measured() -> None:
+def test_the_rate_is_the_drivers() -> None:
     measured = PipelineMetrics(
         pipeline=1, generation=2, rates=PipelineRates(rows_read=1234.5, rows_written=1)
     )
@@ -104,7 +104,7 @@ def test_the_rate_is_the_one_that_the_driver_measured() -> None:
     assert (starting.rows_per_second, rate(starting)) == (None, "\u2013")
 
 
-def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plain_lines_are_printed_periodically(capsys: pytest.CaptureFixture[str]) -> None:
     display = PlainDisplay()
     for tenth in range(0, 120):
         display.update(view(tenth / 10))
@@ -115,7 +115,7 @@ def test_plain_lines_come_now_and_then(capsys: pytest.CaptureFixture[str]) -> No
     assert "25% of 600 rows" in lines[0]
 
 
-def test_json_lines_tell_only_what_is_new(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_lines_are_printed_only_on_changes(capsys: pytest.CaptureFixture[str]) -> None:
     display = JsonDisplay()
     for tenth in range(10):
         display.update(view(tenth / 10))
@@ -131,7 +131,7 @@ def test_json_lines_tell_only_what_is_new(capsys: pytest.CaptureFixture[str]) ->
     )
 
 
-def test_the_summary_says_what_happened_and_what_to_do() -> None:
+def test_the_summary_has_result_and_advice() -> None:
     assert (
         summary(outcome(JobStatus.FINISHED), 3.25, "/logs")[1]
         == "  read 1,234 rows, committed 1,200, failed 0, in 3.2 s, 1 checkpoint"
@@ -148,7 +148,7 @@ def test_the_summary_says_what_happened_and_what_to_do() -> None:
     ("seconds", "text"),
     [(0.04, "0.0 s"), (9.96, "10.0 s"), (59.9, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min")],
 )
-def test_durations_are_for_people(seconds: float, text: str) -> None:
+def test_durations_are_human_readable(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 
@@ -167,6 +167,6 @@ def test_a_pipeline_without_a_total_shows_no_share() -> None:
         unit="",
         restarts=0,
     )
-    from tidegate.cli.display import described
+    from tidegate.cli.display import describe_pipeline
 
-    assert described(pipeline) == "pipeline 1 idle: 1 rows in, 1 out, 0/s"
+    assert describe_pipeline(pipeline) == "pipeline 1 idle: 1 rows in, 1 out, 0/s"

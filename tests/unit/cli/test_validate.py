@@ -1,4 +1,4 @@
-"""`tidegate validate` and the way from a job file to its problems on the screen."""
+"""`tidegate validate`, from a job file to its printed problems."""
 
 import json
 import subprocess
@@ -34,13 +34,13 @@ def run(*arguments: str) -> Result:
     return result
 
 
-def test_a_good_file_is_good(folder: Path) -> None:
+def test_a_valid_file_has_no_problems(folder: Path) -> None:
     (folder / "good.conf").write_text(GOOD)
     result = run("validate", "good.conf")
     assert (result.exit_code, result.output) == (FINISHED, "good.conf: valid: no problems\n")
 
 
-def test_all_problems_are_shown_by_line_with_the_line(folder: Path) -> None:
+def test_problems_are_shown_in_order_with_their_lines(folder: Path) -> None:
     (folder / "bad.conf").write_text(BAD)
     result = run("validate", "bad.conf")
     assert result.exit_code == BAD_INPUT
@@ -65,7 +65,7 @@ def test_all_problems_are_shown_by_line_with_the_line(folder: Path) -> None:
     assert result.output.endswith("bad.conf: invalid: 5 errors\n")
 
 
-def test_many_files_are_judged_in_one_go(folder: Path) -> None:
+def test_several_files_are_validated(folder: Path) -> None:
     for name in ("a", "b"):
         (folder / f"{name}.conf").write_text(GOOD)
     (folder / "c.conf").write_text(BAD)
@@ -75,7 +75,7 @@ def test_many_files_are_judged_in_one_go(folder: Path) -> None:
     assert result.output.endswith("3 files, 1 invalid: 5 errors\n")
 
 
-def test_machines_get_every_fact_of_a_problem(folder: Path) -> None:
+def test_json_has_every_field_of_a_problem(folder: Path) -> None:
     (folder / "good.conf").write_text(GOOD)
     (folder / "bad.conf").write_text(GOOD.replace("Console { }", "Console { plugin_input = tt }"))
     result = run("validate", "--json", "good.conf", "bad.conf")
@@ -104,7 +104,7 @@ def test_machines_get_every_fact_of_a_problem(folder: Path) -> None:
     ("text", "kind"),
     [("source {", "syntax"), (BAD, "unknown-plugin"), (GOOD.replace("5", "many"), "option")],
 )
-def test_every_kind_of_problem_is_told_apart(folder: Path, text: str, kind: str) -> None:
+def test_every_kind_of_problem_is_distinguished(folder: Path, text: str, kind: str) -> None:
     (folder / "bad.conf").write_text(text)
     [judged] = json.loads(run("validate", "--json", "bad.conf").output)
     assert judged["problems"][0]["kind"] == kind
@@ -123,7 +123,7 @@ def test_a_misspelt_option_of_a_connector_is_an_error_unless_lenient(folder: Pat
         )
 
 
-def test_variables_are_given_with_i_as_often_as_wanted(folder: Path) -> None:
+def test_the_option_i_may_be_repeated(folder: Path) -> None:
     (folder / "job.conf").write_text(GOOD.replace('"BATCH"', "${mode}"))
     assert run("validate", "job.conf").exit_code == BAD_INPUT
     assert run("validate", "job.conf", "-i", "mode=BATCH", "-i", "rows=7").exit_code == FINISHED
@@ -133,7 +133,7 @@ def test_variables_are_given_with_i_as_often_as_wanted(folder: Path) -> None:
     )
 
 
-def test_a_variable_without_a_value_is_one_problem_and_not_two(folder: Path) -> None:
+def test_an_unset_variable_is_a_single_problem(folder: Path) -> None:
     (folder / "job.conf").write_text(
         f"source {{ {SOURCE} }}\nsink {{ LocalFile {{ path = x, file_format_type = ${{form}} }} }}"
     )
@@ -143,13 +143,13 @@ def test_a_variable_without_a_value_is_one_problem_and_not_two(folder: Path) -> 
     ] == [("sink[0].file_format_type", True)]
 
 
-def test_a_variable_that_is_no_pair_is_a_mistake_of_the_command() -> None:
+def test_an_invalid_variable_is_a_usage_error() -> None:
     result = run("validate", "job.conf", "-i", "mode")
     assert result.exit_code == BAD_INPUT
     assert "expected name=value" in result.output
 
 
-def test_a_file_that_is_not_there_does_not_hide_the_others(folder: Path) -> None:
+def test_a_missing_file_does_not_hide_the_others(folder: Path) -> None:
     (folder / "good.conf").write_text(GOOD)
     missing, good = json.loads(run("validate", "--json", "nowhere.conf", "good.conf").output)
     assert (missing["ok"], good["ok"]) == (False, True)
@@ -158,7 +158,7 @@ def test_a_file_that_is_not_there_does_not_hide_the_others(folder: Path) -> None
     ]
 
 
-def test_a_line_that_may_hold_a_secret_is_not_shown(folder: Path) -> None:
+def test_a_line_that_may_contain_a_secret_is_not_shown(folder: Path) -> None:
     (folder / "job.conf").write_text(
         f'source {{ {SOURCE} }}\nsink {{ Console {{ password = "geheim", plugin_input = u }} }}'
     )
@@ -174,7 +174,7 @@ def test_problems_in_an_included_file_come_after_those_of_the_job_file(folder: P
     assert [problem["file"] for problem in judged["problems"]] == ["job.conf", "part.conf"]
 
 
-def test_a_good_file_is_planned_for_the_verbs_that_run_it(
+def test_load_plan_returns_the_plan_of_a_valid_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "good.conf").write_text(GOOD)
@@ -182,7 +182,7 @@ def test_a_good_file_is_planned_for_the_verbs_that_run_it(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_bad_file_ends_the_verbs_that_run_it_before_anything_started(
+def test_load_plan_ends_the_command_for_an_invalid_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "bad.conf").write_text(BAD)

@@ -1,6 +1,4 @@
-"""What `tidegate validate` says about the data that a job reads, with and without `--sample`; and
-that `run` is stricter about paths.
-"""
+"""How `tidegate validate` checks input data, with and without `--sample`, compared with `run`."""
 
 import json
 import subprocess
@@ -82,7 +80,7 @@ def judged(file: str, *more: str) -> list[tuple[str, str, str]]:
         ("1,a,b\n", {}, "line 1: the row has 3 fields instead of 2"),
     ],
 )
-def test_the_top_of_a_file_is_compared_with_the_schema(
+def test_the_first_lines_of_a_file_are_compared_with_the_schema(
     tmp_path: Path, text: str, options: Any, message: str
 ) -> None:
     (tmp_path / "data").write_text(text)
@@ -144,7 +142,7 @@ print([m for m in ("pyarrow", "numpy", "pyspark") if m in sys.modules])
     )
 
 
-def test_a_path_that_is_not_there_is_a_warning_to_validate_and_an_error_to_run(
+def test_a_missing_path_is_a_warning_for_validate_and_an_error_for_run(
     tmp_path: Path,
 ) -> None:
     file = job(tmp_path)
@@ -157,7 +155,7 @@ def test_a_path_that_is_not_there_is_a_warning_to_validate_and_an_error_to_run(
     assert "nothing was started" in result.output
 
 
-def test_a_bad_header_does_not_keep_a_job_from_being_planned(tmp_path: Path) -> None:
+def test_a_bad_header_does_not_prevent_planning(tmp_path: Path) -> None:
     """A person who leaves a bad file out of a batch must be able to start the job."""
     (tmp_path / "data").write_text("key,label\n1,a\n")
     assert (

@@ -57,7 +57,7 @@ class Scenario:
                             initialization_ms=1,
                             generation=generation,
                             worker="w",
-                            order=command,
+                            command=command,
                         )
                     ),
                 )

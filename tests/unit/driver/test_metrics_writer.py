@@ -105,7 +105,7 @@ def test_unchanged_metrics_are_written_only_as_a_heartbeat(store: Store) -> None
     scenario = Scenario(store)
     assert scenario.cycle() == {"7/1", "7/2"}
     assert scenario.cycle() == set()
-    scenario.progress[1].phase("writing")
+    scenario.progress[1].set_phase("writing")
     assert scenario.cycle() == {"7/2"}
     assert scenario.cycle(HEARTBEAT_S) == {"7/1", "7/2"}
     entry = store.get(METRICS, "7/1")
@@ -116,8 +116,8 @@ def test_unchanged_metrics_are_written_only_as_a_heartbeat(store: Store) -> None
 def test_a_batch_that_waits_for_the_engine_counts_as_starting(store: Store) -> None:
     scenario, up = Scenario(store), threading.Event()
     scenario.writer.waits_for = lambda: "" if up.is_set() else "the cluster grants nothing"
-    scenario.progress[0].batch(1)
-    scenario.progress[1].phase("planning")
+    scenario.progress[0].begin_batch(1)
+    scenario.progress[1].set_phase("planning")
     scenario.cycle()
     assert scenario.phases() == ["starting", "planning"]
     entry = store.get(METRICS, "7/1")
@@ -204,7 +204,7 @@ def test_a_replaced_driver_writes_nothing_more(store: Store, what: str) -> None:
         scenario.register(process_ref(os.getpid()), end=DriverEnd(at_ms=1))
     else:
         store.transact([], [Delete(DRIVERS, "7"), Delete(METRICS, "7/1"), Delete(METRICS, "7/2")])
-    scenario.progress[0].phase("writing")
+    scenario.progress[0].set_phase("writing")
     assert scenario.cycle(HEARTBEAT_S) == set()
     assert scenario.cycle(HEARTBEAT_S) == set()
 

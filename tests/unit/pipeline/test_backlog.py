@@ -1,8 +1,7 @@
-"""A stream that is behind does not wait for its interval, and one that is not does: the real loop,
-with a clock in hand.
+"""Pacing of the real loop: a stream with a backlog does not wait for its interval.
 
-A log is written at some rate; a batch takes a while of its own and longer with its rows. Time
-passes only in batches and pauses.
+The clock is simulated. A log is written at some rate; a batch takes a fixed time and more with its
+rows. Time passes only in batches and pauses.
 """
 
 import threading
@@ -51,8 +50,8 @@ ROWS_A_SECOND = 200_000
 
 
 @dataclass
-class World:
-    """The time, the log, and what became of both. `stop` is set when `until_s` is over."""
+class Scenario:
+    """The simulated time and the log. `stop` is set after `until_s`."""
 
     backlog: int = 0
     rate: float = 0.0
@@ -108,7 +107,7 @@ class World:
 class Log(Source):
     """Rows by number; the offset is how many are read."""
 
-    world: World
+    scenario: Scenario
     more = True
 
     def tables(self) -> tuple[Any, ...]:
@@ -118,13 +117,13 @@ class Log(Source):
         return 0
 
     def latest(self, start: int, limit: Limit) -> int:
-        self.world.looks += 1
+        self.scenario.looks += 1
         end = (
-            min(self.world.written, start + limit.rows)
+            min(self.scenario.written, start + limit.rows)
             if limit.rows is not None
-            else self.world.written
+            else self.scenario.written
         )
-        self.more = end < self.world.written
+        self.more = end < self.scenario.written
         return end
 
     def has_backlog(self, offset: int) -> bool | None:  # noqa: ARG002  # the last look knows
@@ -142,8 +141,8 @@ class Silent(Log):
         return None
 
 
-class Nowhere(Sink, Committer):
-    """A sink that takes everything."""
+class DiscardSink(Sink, Committer):
+    """A sink that discards all rows."""
 
     def writer(self, task: WriteTask) -> Writer:
         raise AssertionError(task)
@@ -165,9 +164,9 @@ def action(kind: BlockKind) -> Action:
 
 
 def run(
-    world: World, place: Path, source: type[Log] = Log, store: Store | None = None, **env: Any
+    scenario: Scenario, place: Path, source: type[Log] = Log, store: Store | None = None, **env: Any
 ) -> PipelineState:
-    """The loop of a stream with this log, until the world ends."""
+    """Run the loop of a stream with this log until the scenario ends."""
     settings = JobEnv(mode=JobMode.STREAMING, **{"checkpoint_interval_ms": 10_000, **env})
     plan = PipelinePlan(id=1, actions=(action(BlockKind.SOURCE), action(BlockKind.SINK)))
     job = JobRecord(
@@ -178,7 +177,7 @@ def run(
         plan=Plan(job_name="j", env=settings, pipelines=(plan,)),
     )
     nodes = {}
-    for one, kind in zip(plan.actions, (source, Nowhere), strict=True):
+    for one, kind in zip(plan.actions, (source, DiscardSink), strict=True):
         operator = kind(
             {},
             OperatorContext(
@@ -191,19 +190,19 @@ def run(
             ),
         )
         if isinstance(operator, Log):
-            operator.world = world
+            operator.scenario = scenario
         nodes[one.operator] = Node(action=one, connector=cast(Connector, None), operator=operator)
     store = store or new_store()
-    ledger = Ledger(store, 1, 1, 1, clock=world, abandon=threading.Event())
+    ledger = Ledger(store, 1, 1, 1, clock=scenario, abandon=threading.Event())
     context = PipelineContext(
         job=job,
         storage=CheckpointStorage(place),
-        engine=world,
-        clock=world,
-        stop=world.stop,
+        engine=scenario,
+        clock=scenario,
+        stop=scenario.stop,
         retained_max=2,
         interval_s=10.0,
-        savepoints=NoSavepoints(world),
+        savepoints=NoSavepoints(scenario),
     )
     assert (
         BatchLoop(context, Graph(pipeline=1, nodes=nodes), ledger, PipelineProgress(1, 1)).run()
@@ -228,69 +227,71 @@ def new_store(pending: PendingBatch | None = None) -> Store:
 
 
 def test_a_backlog_is_read_without_a_pause_in_batches_that_grow(tmp_path: Path) -> None:
-    world = World(backlog=5_000_000, until_s=60)
-    run(world, tmp_path)
-    ends = [began_s + FIXED_S + rows / ROWS_A_SECOND for began_s, rows in world.batches]
-    assert sum(rows for _, rows in world.batches) == 5_000_000
-    assert [began_s for began_s, _ in world.batches] == [0.0, *ends[:-1]]
-    assert len(world.batches) <= 6
-    assert [rows for _, rows in world.batches[:2]] == [250_000, 1_000_000]
+    scenario = Scenario(backlog=5_000_000, until_s=60)
+    run(scenario, tmp_path)
+    ends = [began_s + FIXED_S + rows / ROWS_A_SECOND for began_s, rows in scenario.batches]
+    assert sum(rows for _, rows in scenario.batches) == 5_000_000
+    assert [began_s for began_s, _ in scenario.batches] == [0.0, *ends[:-1]]
+    assert len(scenario.batches) <= 6
+    assert [rows for _, rows in scenario.batches[:2]] == [250_000, 1_000_000]
     assert ends[-1] < 5_000_000 / ROWS_A_SECOND + 6 * FIXED_S + 0.001
 
 
 def test_a_stream_that_keeps_up_makes_one_batch_each_interval(tmp_path: Path) -> None:
-    world = World(rate=1000, until_s=100)
-    run(world, tmp_path)
-    assert [began_s for began_s, _ in world.batches] == [10.0 * n for n in range(1, 10)]
+    scenario = Scenario(rate=1000, until_s=100)
+    run(scenario, tmp_path)
+    assert [began_s for began_s, _ in scenario.batches] == [10.0 * n for n in range(1, 10)]
 
 
 def test_after_a_backlog_the_interval_is_kept_again(tmp_path: Path) -> None:
-    world = World(backlog=1_000_000, rate=1000, until_s=100)
-    run(world, tmp_path)
+    scenario = Scenario(backlog=1_000_000, rate=1000, until_s=100)
+    run(scenario, tmp_path)
     caught_up = next(
-        n for n, (_, rows) in enumerate(world.batches) if n and rows < 750_000 + 10_000
+        n for n, (_, rows) in enumerate(scenario.batches) if n and rows < 750_000 + 10_000
     )
-    began_s = [began_s for began_s, _ in world.batches]
+    began_s = [began_s for began_s, _ in scenario.batches]
     assert {
         round(b - a, 6) for a, b in zip(began_s[caught_up:], began_s[caught_up + 1 :], strict=False)
     } == {10.0}
 
 
-def test_an_idle_stream_looks_once_an_interval_and_writes_nothing(tmp_path: Path) -> None:
-    world = World(until_s=100)
-    state = run(world, tmp_path)
-    assert world.batches == []  # the first one is empty, and needs no engine
+def test_an_idle_stream_polls_once_an_interval_and_writes_nothing(tmp_path: Path) -> None:
+    scenario = Scenario(until_s=100)
+    state = run(scenario, tmp_path)
+    assert scenario.batches == []  # the first one is empty, and needs no engine
     assert state.latest is not None
-    assert (state.latest.checkpoint, world.looks) == (2, 10)
+    assert (state.latest.checkpoint, scenario.looks) == (2, 10)
 
 
 def test_batches_that_are_kept_tiny_are_at_most_two_a_second(tmp_path: Path) -> None:
-    world = World(backlog=1_000_000, until_s=5)
-    run(world, tmp_path, batch_rows_max=10)
-    assert len(world.batches) == 10
-    assert {rows for _, rows in world.batches} == {10}
+    scenario = Scenario(backlog=1_000_000, until_s=5)
+    run(scenario, tmp_path, batch_rows_max=10)
+    assert len(scenario.batches) == 10
+    assert {rows for _, rows in scenario.batches} == {10}
 
 
-def test_a_burst_after_a_long_quiet_is_not_taken_in_one_piece(tmp_path: Path) -> None:
+def test_a_burst_after_an_idle_time_is_split_into_batches(tmp_path: Path) -> None:
     """Batches that were small because there was little to read say nothing about how much one can
     take.
     """
-    world = World(rate=1000, until_s=200, burst=50_000_000)
-    run(world, tmp_path)
-    assert max(rows for _, rows in world.batches) < 1.1 * 10 * ROWS_A_SECOND  # about one interval
-    assert sum(rows for _, rows in world.batches) > 0.9 * 90 * ROWS_A_SECOND
+    scenario = Scenario(rate=1000, until_s=200, burst=50_000_000)
+    run(scenario, tmp_path)
+    assert (
+        max(rows for _, rows in scenario.batches) < 1.1 * 10 * ROWS_A_SECOND
+    )  # about one interval
+    assert sum(rows for _, rows in scenario.batches) > 0.9 * 90 * ROWS_A_SECOND
 
 
 def test_a_source_that_cannot_tell_is_read_once_an_interval(tmp_path: Path) -> None:
-    world = World(backlog=1_000_000, until_s=30)
-    run(world, tmp_path, Silent)
-    assert [began_s for began_s, _ in world.batches] == [0.0, 10.0]
+    scenario = Scenario(backlog=1_000_000, until_s=30)
+    run(scenario, tmp_path, Silent)
+    assert [began_s for began_s, _ in scenario.batches] == [0.0, 10.0]
 
 
-def test_who_takes_over_a_batch_looks_at_once_for_what_has_come_since(tmp_path: Path) -> None:
-    world = World(backlog=100_000, until_s=30)
+def test_a_repeated_batch_is_followed_at_once_by_a_poll(tmp_path: Path) -> None:
+    scenario = Scenario(backlog=100_000, until_s=30)
     pending = PendingBatch(
         checkpoint=1, ranges={"source": SourceRange(0, 50_000)}, generation=1, begun_ms=0
     )
-    run(world, tmp_path, store=new_store(pending))
-    assert world.batches == [(0.0, 50_000), (FIXED_S + 50_000 / ROWS_A_SECOND, 50_000)]
+    run(scenario, tmp_path, store=new_store(pending))
+    assert scenario.batches == [(0.0, 50_000), (FIXED_S + 50_000 / ROWS_A_SECOND, 50_000)]

@@ -1,4 +1,4 @@
-"""The durable place of a pipeline: fenced, patient, and exact whatever the store does."""
+"""The durable state of a pipeline: fenced, and exact in spite of faults of the store."""
 
 import threading
 
@@ -78,7 +78,7 @@ def turn(ledger: Ledger, retained_max: int = 2) -> None:
     ledger.complete(ref(pending.checkpoint), ["s"], retained_max, [])
 
 
-def test_where_the_sources_begin_is_asked_only_once() -> None:
+def test_initial_offsets_are_read_only_once() -> None:
     store, asked = new_store(), []
 
     def initial() -> int:
@@ -91,14 +91,14 @@ def test_where_the_sources_begin_is_asked_only_once() -> None:
     assert stored(store).initial == {"s": 1}
 
 
-def test_a_batch_that_has_begun_is_durable_and_its_id_is_used_up() -> None:
+def test_a_begun_batch_is_durable_and_its_id_is_not_reused() -> None:
     store = new_store()
     pending = ledger_of(store).begin(RANGES)
     assert stored(store).pending == pending
     assert stored(store).next_checkpoint == 2
 
 
-def test_completing_retains_exactly_and_names_what_is_to_be_deleted() -> None:
+def test_complete_retains_checkpoints_and_records_deletions() -> None:
     store = new_store()
     ledger = ledger_of(store)
     for _ in range(4):
@@ -169,7 +169,7 @@ def test_history_is_bounded() -> None:
 
 
 @pytest.mark.parametrize("number", range(60))
-def test_lost_answers_and_outages_change_nothing_about_the_outcome(number: int) -> None:
+def test_lost_answers_and_outages_do_not_change_the_outcome(number: int) -> None:
     store = new_store()
     faulty, _ = faulty_store(store, seeded(number, 0.3))
     ledger = Ledger(faulty, 1, 1, 1, clock=NoWait(), abandon=threading.Event())
@@ -186,7 +186,7 @@ def test_lost_answers_and_outages_change_nothing_about_the_outcome(number: int) 
     )
 
 
-def test_a_store_that_stays_away_is_waited_for_until_the_driver_is_told_to_end() -> None:
+def test_an_unreachable_store_is_retried_until_the_driver_must_end() -> None:
     store, abandon = new_store(), threading.Event()
     ledger = ledger_of(store)
     ledger.abandon = abandon
@@ -211,7 +211,7 @@ def claimed(store: Store, token: str, generation: int = 1) -> Ledger:
     return ledger
 
 
-def test_of_two_drivers_of_one_generation_the_second_one_is_refused_by_the_store() -> None:
+def test_the_store_rejects_a_second_driver_of_a_generation() -> None:
     store = new_store()
     first = claimed(store, "aa")
     assert stored(store).driver == "1-aa"
@@ -221,7 +221,7 @@ def test_of_two_drivers_of_one_generation_the_second_one_is_refused_by_the_store
     assert stored(store).checkpoints == 1
 
 
-def test_a_driver_whose_state_was_claimed_by_another_one_since_cannot_write() -> None:
+def test_a_driver_whose_state_was_claimed_cannot_write() -> None:
     store = new_store()
     zombie = claimed(store, "aa")
     entry = store.get(PIPELINES, "1/1")

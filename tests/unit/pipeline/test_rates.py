@@ -1,4 +1,4 @@
-"""The one rate: committed rows over a sliding window, on a monotonic clock."""
+"""Rates: committed rows over a sliding window, on a monotonic clock."""
 
 import threading
 
@@ -10,8 +10,8 @@ from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.rates import WINDOW_S
 
 
-class Hands:
-    """A clock whose hands are turned by the test."""
+class ManualClock:
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.wall_ms = 1_700_000_000_000
@@ -32,10 +32,10 @@ class Hands:
 
 
 class Pipeline:
-    """A driver's meter over a state that outlives it."""
+    """A driver's progress over a state that outlives it."""
 
     def __init__(self) -> None:
-        self.clock = Hands()
+        self.clock = ManualClock()
         self.state = PipelineState(job_id=7, pipeline=1, lineage="7-1", generation=0)
         self.start()
 
@@ -76,13 +76,13 @@ def _with(state: PipelineState, **changes: object) -> PipelineState:
     return replace(state, **changes)  # type: ignore[arg-type]  # fields of it
 
 
-def test_nothing_is_said_before_the_first_checkpoint() -> None:
+def test_there_is_no_rate_before_the_first_checkpoint() -> None:
     pipeline = Pipeline()
     pipeline.clock.turn(20)
     assert pipeline.rate() is None
 
 
-def test_the_rate_of_a_steady_stream_is_its_rate() -> None:
+def test_a_steady_stream_has_a_constant_rate() -> None:
     pipeline = Pipeline()
     for _ in range(12):
         pipeline.batch(20_000, 10)
@@ -131,7 +131,7 @@ def test_a_killed_driver_leaves_the_rate_as_it_was() -> None:
     assert pipeline.rate() == pytest.approx(2_000, rel=0.15)
 
 
-def test_a_first_batch_that_takes_a_moment_is_no_flood() -> None:
+def test_a_very_short_first_batch_does_not_inflate_the_rate() -> None:
     pipeline = Pipeline()
     pipeline.batch(2_000, 0.001)
     assert pipeline.rate() == pytest.approx(2_000)
@@ -163,7 +163,7 @@ def test_a_step_of_the_wall_clock_changes_no_rate(jump_s: int) -> None:
     assert 0 < rate <= 2_000 * 1.01
 
 
-def test_rates_are_told_by_operator_and_table_and_nothing_where_nothing_passes() -> None:
+def test_rates_are_reported_by_operator_and_table() -> None:
     pipeline = Pipeline()
     pipeline.batch(300, 10, a=100, b=200, c=0)
     rates = pipeline.progress.read().rates

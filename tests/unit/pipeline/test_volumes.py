@@ -1,4 +1,4 @@
-"""What passes the operators is counted by table, once for each batch that becomes a checkpoint."""
+"""Volumes by operator and table, counted once for each batch that becomes a checkpoint."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def ran(tmp_path: Path, text: str = JOB, **more: object) -> Ran:
     return run_in_process(str(file), Home(tmp_path / "home"), PlainEngine(), **more)  # type: ignore[arg-type]  # the options of the run
 
 
-def test_each_operator_tells_its_tables(tmp_path: Path) -> None:
+def test_each_operator_reports_its_tables(tmp_path: Path) -> None:
     outcome = ran(tmp_path).outcome
     rows = {
         operator: {table: volume.rows for table, volume in tables.items()}
@@ -48,7 +48,7 @@ def test_each_operator_tells_its_tables(tmp_path: Path) -> None:
     assert (outcome.rows_read, outcome.rows_written) == (37, 74)
 
 
-def test_a_job_that_goes_back_counts_what_it_reads_again_once(tmp_path: Path) -> None:
+def test_repeated_rows_are_counted_once_after_a_rewind(tmp_path: Path) -> None:
     text = f"""
     env {{ job.mode = STREAMING, job.name = volumes, checkpoint.interval = 10, batch.max-rows = 10, checkpoint.max-retained = 20 }}
     source {{ FakeSource {{ name = numbers, plugin_output = t, row.num = 60, schema {{ table = shop.t, fields {{ id = bigint }} }} }} }}

@@ -1,4 +1,4 @@
-"""The search for Java, on homes made for the test and launchers that are shell scripts."""
+"""The search for Java, in directories made for the test and launchers that are scripts."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ def make_launcher(folder: Path, text: str) -> Path:
     return launcher
 
 
-def test_java_home_is_taken_before_path_and_without_running_it(tmp_path: Path) -> None:
+def test_java_home_is_preferred_to_path_and_not_run(tmp_path: Path) -> None:
     wanted, other = (
         make_home(tmp_path / "wanted", "21.0.2"),
         make_home(tmp_path / "other", "17.0.1"),
@@ -46,7 +46,7 @@ def test_java_home_is_taken_before_path_and_without_running_it(tmp_path: Path) -
     )
 
 
-def test_a_java_home_that_is_too_old_is_passed_over_and_named(tmp_path: Path) -> None:
+def test_a_java_home_that_is_too_old_is_rejected_and_named(tmp_path: Path) -> None:
     old, fit = make_home(tmp_path / "old", "11.0.22"), make_home(tmp_path / "fit", "17.0.1")
     found = find_java({"JAVA_HOME": str(old), "PATH": str(fit / "bin")})
     assert (found.home, found.found_in) == (fit, "PATH")
@@ -60,13 +60,13 @@ def test_a_link_on_path_leads_to_the_home_behind_it(tmp_path: Path) -> None:
     assert find_java({"PATH": str(tmp_path / "bin")}).home == home
 
 
-def test_a_reduced_java_that_spark_cannot_start_is_not_taken(tmp_path: Path) -> None:
+def test_a_java_without_the_required_module_is_rejected(tmp_path: Path) -> None:
     home = make_home(tmp_path / "jre", "17.0.1", modules="java.base java.sql")
     with pytest.raises(JavaMissing, match=r"without the module jdk\.incubator\.vector"):
         find_java({"JAVA_HOME": str(home), "PATH": ""})
 
 
-def test_a_launcher_is_asked_for_the_home_behind_it(tmp_path: Path) -> None:
+def test_a_launcher_is_run_to_find_the_java_home(tmp_path: Path) -> None:
     make_launcher(
         tmp_path / "shims",
         "echo '    java.home = /somewhere/jdk' >&2; echo '    java.version = 21.0.4' >&2",
@@ -81,20 +81,18 @@ def test_a_java_that_does_not_run_is_named(tmp_path: Path) -> None:
         find_java({"PATH": str(tmp_path / "bin")})
 
 
-def test_a_java_home_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_java_home_is_named(tmp_path: Path) -> None:
     with pytest.raises(JavaMissing, match=r"JAVA_HOME .*does not exist or is not executable"):
         find_java({"JAVA_HOME": str(tmp_path / "gone")})
 
 
-def test_without_any_java_the_error_says_how_to_get_one() -> None:
+def test_without_java_the_error_says_how_to_install_it() -> None:
     with pytest.raises(JavaMissing, match="openjdk-17-jre-headless") as caught:
         find_java({"PATH": ""})
     assert caught.value.rejected == ()
 
 
-def test_a_usual_place_is_found_without_any_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_usual_paths_are_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = make_home(tmp_path / "jvm" / "java-17", "17.0.1")
     monkeypatch.setattr(java, "SEARCH_PATHS", (f"{tmp_path}/jvm/*",))
     assert find_java({}).found_in == str(home)

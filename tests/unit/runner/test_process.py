@@ -1,4 +1,4 @@
-"""Processes by name and not by luck: sessions are killed whole, and a pid is not a process."""
+"""Process identity and sessions: sessions are killed whole, and a pid alone is no identity."""
 
 import os
 import signal
@@ -48,11 +48,11 @@ def family() -> "Iterator[subprocess.Popen[bytes]]":
     process.stdout.close()
 
 
-def test_a_session_is_all_of_a_family_in_whatever_group(family: "subprocess.Popen[bytes]") -> None:
+def test_a_session_contains_all_process_groups(family: "subprocess.Popen[bytes]") -> None:
     assert len(session_members(process_ref(family.pid))) == 3
 
 
-def test_killing_a_session_proves_that_nobody_is_left(family: "subprocess.Popen[bytes]") -> None:
+def test_kill_session_proves_that_it_is_empty(family: "subprocess.Popen[bytes]") -> None:
     ref = process_ref(family.pid)
     assert is_alive(ref)
     assert kill_session(ref) == ProvenDead(3)
@@ -61,7 +61,7 @@ def test_killing_a_session_proves_that_nobody_is_left(family: "subprocess.Popen[
     assert kill_session(ref) == ProvenDead(0)
 
 
-def test_the_rest_of_a_family_is_found_after_its_leader_has_died(
+def test_session_members_are_found_after_the_leader_died(
     family: "subprocess.Popen[bytes]",
 ) -> None:
     ref = process_ref(family.pid)
@@ -73,7 +73,7 @@ def test_the_rest_of_a_family_is_found_after_its_leader_has_died(
 
 
 @pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another"}, {"host": "elsewhere"}])
-def test_a_process_of_another_time_or_place_is_never_taken_for_ours(
+def test_a_process_of_another_boot_or_host_is_not_confused(
     family: "subprocess.Popen[bytes]", change: dict[str, object]
 ) -> None:
     other = replace(process_ref(family.pid), **change)  # type: ignore[arg-type]  # names of fields
@@ -86,7 +86,7 @@ def test_this_process_is_alive() -> None:
     assert is_alive(process_ref(os.getpid()))
 
 
-def test_a_stopped_process_is_named_with_what_to_do(family: "subprocess.Popen[bytes]") -> None:
+def test_a_stopped_process_is_reported_with_its_repair(family: "subprocess.Popen[bytes]") -> None:
     ref = process_ref(family.pid)
     assert blocked_reason(ref) == ""
     family.send_signal(signal.SIGSTOP)
@@ -100,7 +100,7 @@ def test_a_stopped_process_is_named_with_what_to_do(family: "subprocess.Popen[by
     assert blocked_reason(replace(ref, started=ref.started + 1)) == ""
 
 
-def test_a_stopped_child_of_a_driver_is_named_too(family: "subprocess.Popen[bytes]") -> None:
+def test_a_stopped_child_of_a_driver_is_reported(family: "subprocess.Popen[bytes]") -> None:
     ref = process_ref(family.pid)
     child = next(pid for pid in session_members(ref) if pid != family.pid)
     os.kill(child, signal.SIGSTOP)
@@ -110,7 +110,7 @@ def test_a_stopped_child_of_a_driver_is_named_too(family: "subprocess.Popen[byte
     assert "is stopped (SIGSTOP)" in said
 
 
-def test_a_zombie_is_named_as_one(family: "subprocess.Popen[bytes]") -> None:
+def test_a_zombie_is_reported(family: "subprocess.Popen[bytes]") -> None:
     ref = process_ref(family.pid)
     family.kill()
     os.waitid(os.P_PID, family.pid, os.WEXITED | os.WNOWAIT)

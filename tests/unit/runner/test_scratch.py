@@ -1,4 +1,4 @@
-"""Scratch directories go when their owner is dead, and not before."""
+"""Scratch directories are removed when their owner is dead, and not before."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def dead() -> ProcessRef:
     return ref
 
 
-def test_only_the_directories_of_the_dead_of_this_host_are_swept(tmp_path: Path) -> None:
+def test_only_directories_of_dead_drivers_of_this_host_are_removed(tmp_path: Path) -> None:
     home, me, gone = Home(tmp_path), process_ref(os.getpid()), dead()
     home.create()
     with subprocess.Popen(
@@ -46,7 +46,7 @@ def test_only_the_directories_of_the_dead_of_this_host_are_swept(tmp_path: Path)
     assert {p.name for p in home.work_root.iterdir()} == {"7", "8"}
 
 
-def test_a_directory_without_a_name_goes_when_two_sweeps_have_found_it_so(tmp_path: Path) -> None:
+def test_a_directory_without_owner_is_removed_by_the_second_sweep(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.create()
     nameless = home.work(7, 1)
@@ -58,7 +58,7 @@ def test_a_directory_without_a_name_goes_when_two_sweeps_have_found_it_so(tmp_pa
     assert not nameless.exists()
 
 
-def test_what_a_process_makes_bears_its_name(tmp_path: Path) -> None:
+def test_a_created_directory_names_its_owner(tmp_path: Path) -> None:
     home = Home(tmp_path)
     scratch.create(home.work(7, 1))
     assert json.loads((home.work(7, 1) / OWNER).read_text()) == to_document(

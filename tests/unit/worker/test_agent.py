@@ -1,4 +1,4 @@
-"""The decisions of a worker, turn by turn, on a host that the test plays."""
+"""The decisions of a worker, cycle by cycle, on a simulated host."""
 
 import threading
 from collections.abc import Iterator
@@ -38,8 +38,8 @@ JOB = 7
 
 
 @dataclass
-class Hands:
-    """A clock that stands still until it is turned."""
+class ManualClock:
+    """A clock that advances only when the test advances it."""
 
     at_s: float = 1000.0
 
@@ -55,8 +55,8 @@ class Hands:
 
 
 @dataclass
-class Puppet:
-    """A driver that lives until the test says otherwise."""
+class FakeDriver:
+    """A driver that is alive until the test ends it."""
 
     ref: ProcessRef
     state: Alive | Exited = field(default_factory=Alive)
@@ -73,20 +73,20 @@ class Puppet:
 
 
 @dataclass
-class Stage:
-    """A host: what was started, adopted and cleared there."""
+class FakeHost:
+    """A host that records what was started, adopted and cleared."""
 
     started: list[tuple[DriverSpec, bool]] = field(default_factory=list)
     adopted: list[ProcessRef] = field(default_factory=list)
     cleared: list[tuple[int, int]] = field(default_factory=list)
-    puppets: dict[ProcessRef, Puppet] = field(default_factory=dict)
+    puppets: dict[ProcessRef, FakeDriver] = field(default_factory=dict)
     turns: int = 0
 
-    def start(self, order: DriverSpec, *, plain: bool) -> Puppet:
+    def start(self, order: DriverSpec, *, plain: bool) -> FakeDriver:
         self.started.append((order, plain))
         return self._puppet(process(100 + len(self.started)))
 
-    def adopt(self, process: ProcessRef, job_id: int) -> Puppet:
+    def adopt(self, process: ProcessRef, job_id: int) -> FakeDriver:
         assert job_id == JOB
         self.adopted.append(process)
         return self._puppet(process)
@@ -101,12 +101,12 @@ class Stage:
     def close(self) -> None:
         return
 
-    def _puppet(self, ref: ProcessRef) -> Puppet:
-        self.puppets[ref] = Puppet(ref)
+    def _puppet(self, ref: ProcessRef) -> FakeDriver:
+        self.puppets[ref] = FakeDriver(ref)
         return self.puppets[ref]
 
     @property
-    def last(self) -> Puppet:
+    def last(self) -> FakeDriver:
         return list(self.puppets.values())[-1]
 
 
@@ -114,13 +114,13 @@ def process(pid: int, host: str = "here") -> ProcessRef:
     return ProcessRef(pid=pid, started=pid, boot="boot", host=host)
 
 
-class World:
+class Scenario:
     """A store, a host and a worker; the test is the leader and the drivers."""
 
     def __init__(self, store: Store, *, warm: int = 0) -> None:
         self.store = store
-        self.stage = Stage()
-        self.clock = Hands()
+        self.stage = FakeHost()
+        self.clock = ManualClock()
         self.me = WorkerRecord(id="w", host="here", boot="boot", process=process(1), slots=2)
         settings = EngineSettings(worker=WorkerSettings(lease_ms=4000, warm=warm))
         self.worker = Worker(
@@ -162,8 +162,8 @@ class World:
             self.clock.at_s += 0.2
             self.worker.step()
 
-    def running(self) -> Puppet:
-        """A driver that was started here and has registered."""
+    def running(self) -> FakeDriver:
+        """Return a driver that was started here and has registered."""
         self.assign()
         self.turn()
         puppet = self.stage.last
@@ -180,64 +180,64 @@ def store() -> Iterator[Store]:
 
 
 @pytest.fixture
-def world(store: Store) -> World:
-    return World(store)
+def scenario(store: Store) -> Scenario:
+    return Scenario(store)
 
 
-def test_a_worker_puts_itself_on_record_under_its_lease(world: World) -> None:
-    world.turn()
-    entry = world.store.get(WORKERS, "w")
+def test_a_worker_records_itself_under_its_lease(scenario: Scenario) -> None:
+    scenario.turn()
+    entry = scenario.store.get(WORKERS, "w")
     assert entry is not None
-    assert from_document(WorkerRecord, entry.value) == world.me
+    assert from_document(WorkerRecord, entry.value) == scenario.me
     version = entry.version
-    world.turn(3)
-    assert world.store.get(WORKERS, "w").version == version  # type: ignore[union-attr]  # it is there
+    scenario.turn(3)
+    assert scenario.store.get(WORKERS, "w").version == version  # type: ignore[union-attr]  # it is there
 
 
-def test_a_worker_whose_lease_was_taken_away_claims_it_anew_and_goes_on(world: World) -> None:
-    puppet = world.running()
-    world.store.transact([], [Delete(LEASES, "worker/w"), Delete(WORKERS, "w")])
-    world.clock.at_s += 5
-    world.turn(2)
-    assert world.store.get(WORKERS, "w") is not None
-    assert len(world.stage.started) == 1
+def test_a_worker_that_lost_its_lease_acquires_it_again(scenario: Scenario) -> None:
+    puppet = scenario.running()
+    scenario.store.transact([], [Delete(LEASES, "worker/w"), Delete(WORKERS, "w")])
+    scenario.clock.at_s += 5
+    scenario.turn(2)
+    assert scenario.store.get(WORKERS, "w") is not None
+    assert len(scenario.stage.started) == 1
     puppet.state = Exited(code=0, proof="exit")
-    world.turn()
-    assert world.end is not None
+    scenario.turn()
+    assert scenario.end is not None
 
 
-def test_a_driver_is_started_once_for_a_generation_with_what_it_has_to_know(world: World) -> None:
-    world.assign()
-    world.turn(5)
-    assert len(world.stage.started) == 1
-    order = world.stage.started[0][0]
+def test_a_driver_is_started_once_per_generation_with_its_spec(scenario: Scenario) -> None:
+    scenario.assign()
+    scenario.turn(5)
+    assert len(scenario.stage.started) == 1
+    order = scenario.stage.started[0][0]
     assert (order.job_id, order.generation, order.worker, order.detached) == (JOB, 3, "w", True)
     assert order.store_url.startswith("sqlite:////nowhere/")
 
 
-def test_what_is_assigned_to_another_worker_is_left_alone(world: World) -> None:
-    world.assign(worker="other")
-    world.turn(3)
-    assert world.stage.started == []
+def test_assignments_of_other_workers_are_ignored(scenario: Scenario) -> None:
+    scenario.assign(worker="other")
+    scenario.turn(3)
+    assert scenario.stage.started == []
 
 
 @pytest.mark.parametrize(
     "order",
     [DriverCommand.STOP, DriverCommand.INTERRUPT, DriverCommand.TERMINATE, DriverCommand.KILL],
 )
-def test_nothing_is_started_for_an_assignment_that_shall_end(
-    world: World, order: DriverCommand
+def test_no_driver_is_started_for_an_assignment_that_must_end(
+    scenario: Scenario, order: DriverCommand
 ) -> None:
-    world.assign(order)
-    world.turn(3)
-    assert world.stage.started == []
+    scenario.assign(order)
+    scenario.turn(3)
+    assert scenario.stage.started == []
 
 
-def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: World) -> None:
-    puppet = world.running()
+def test_an_exited_driver_is_reported_once_with_code_and_stderr(scenario: Scenario) -> None:
+    puppet = scenario.running()
     puppet.state = Exited(code=70, proof="exit", stderr_tail="x" * 1000 + "the JVM died")
-    world.turn()
-    end = world.end
+    scenario.turn()
+    end = scenario.end
     assert end is not None
     assert (end.code, end.proof, end.stderr_tail[-12:], len(end.stderr_tail)) == (
         70,
@@ -245,27 +245,27 @@ def test_a_driver_that_ends_is_reported_once_with_code_and_last_words(world: Wor
         "the JVM died",
         500,
     )
-    assert world.stage.cleared == [(JOB, 3)]
-    world.turn(5)
-    assert world.end == end
-    assert len(world.stage.started) == 1
-    assert world.worker.drivers == {}
+    assert scenario.stage.cleared == [(JOB, 3)]
+    scenario.turn(5)
+    assert scenario.end == end
+    assert len(scenario.stage.started) == 1
+    assert scenario.worker.drivers == {}
 
 
-def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(world: World) -> None:
-    world.assign()
-    world.turn()
-    world.stage.last.state = Exited(code=1, proof="exit", stderr_tail="no such module")
-    world.turn(3)
-    assert world.driver is not None
-    assert (world.driver.generation, world.driver.process, world.driver.worker) == (
+def test_a_driver_that_dies_before_registration_is_recorded_as_dead(scenario: Scenario) -> None:
+    scenario.assign()
+    scenario.turn()
+    scenario.stage.last.state = Exited(code=1, proof="exit", stderr_tail="no such module")
+    scenario.turn(3)
+    assert scenario.driver is not None
+    assert (scenario.driver.generation, scenario.driver.process, scenario.driver.worker) == (
         3,
-        world.stage.last.ref,
+        scenario.stage.last.ref,
         "w",
     )
-    assert world.end is not None
-    assert world.end.stderr_tail == "no such module"
-    assert len(world.stage.started) == 1
+    assert scenario.end is not None
+    assert scenario.end.stderr_tail == "no such module"
+    assert len(scenario.stage.started) == 1
 
 
 @pytest.mark.parametrize(
@@ -276,136 +276,136 @@ def test_a_driver_that_dies_before_it_could_register_is_put_on_record_as_dead(wo
         None,
     ],
 )
-def test_a_death_before_registration_is_no_news_to_a_job_that_has_moved_on(
-    world: World, now: JobState | None
+def test_a_death_before_registration_is_ignored_after_a_newer_generation(
+    scenario: Scenario, now: JobState | None
 ) -> None:
-    world.assign()
-    world.turn()
-    world.store.transact([], [Delete(JOB_STATES, str(JOB))])
+    scenario.assign()
+    scenario.turn()
+    scenario.store.transact([], [Delete(JOB_STATES, str(JOB))])
     if now is not None:
-        world.state(now)
-    world.stage.last.state = Exited(code=75, proof="exit")
-    world.turn(2)
-    assert world.driver is None
-    assert world.worker.drivers == {}
-    assert world.stage.cleared == [(JOB, 3)]
+        scenario.state(now)
+    scenario.stage.last.state = Exited(code=75, proof="exit")
+    scenario.turn(2)
+    assert scenario.driver is None
+    assert scenario.worker.drivers == {}
+    assert scenario.stage.cleared == [(JOB, 3)]
 
 
-def test_a_child_that_lost_the_race_to_register_is_forgotten_and_the_winner_adopted(
-    world: World,
+def test_a_child_that_lost_the_registration_is_dropped_and_the_winner_adopted(
+    scenario: Scenario,
 ) -> None:
-    world.assign()
-    world.turn()
-    loser, winner = world.stage.last, process(999)
-    world.register(winner)
+    scenario.assign()
+    scenario.turn()
+    loser, winner = scenario.stage.last, process(999)
+    scenario.register(winner)
     loser.state = Exited(code=75, proof="exit")
-    world.turn(2)
-    assert world.stage.adopted == [winner]
-    assert world.end is None
-    assert world.stage.cleared == []  # the winner works there
-    assert set(world.worker.drivers) == {winner}
+    scenario.turn(2)
+    assert scenario.stage.adopted == [winner]
+    assert scenario.end is None
+    assert scenario.stage.cleared == []  # the winner works there
+    assert set(scenario.worker.drivers) == {winner}
 
 
 def test_a_driver_that_another_worker_started_is_adopted_and_not_started_again(
-    world: World,
+    scenario: Scenario,
 ) -> None:
     there = process(50)
-    world.register(there)
-    world.assign()
-    world.turn(3)
-    assert (world.stage.started, world.stage.adopted) == ([], [there])
-    world.stage.last.state = Exited()
-    world.turn()
-    assert world.end is not None
-    assert (world.end.code, world.end.proof) == (None, "session empty")
+    scenario.register(there)
+    scenario.assign()
+    scenario.turn(3)
+    assert (scenario.stage.started, scenario.stage.adopted) == ([], [there])
+    scenario.stage.last.state = Exited()
+    scenario.turn()
+    assert scenario.end is not None
+    assert (scenario.end.code, scenario.end.proof) == (None, "session empty")
 
 
-def test_a_driver_of_another_host_is_not_for_this_worker_to_judge(world: World) -> None:
-    world.register(process(50, host="elsewhere"))
-    world.assign()
-    world.turn(3)
-    assert (world.stage.started, world.stage.adopted, world.end) == ([], [], None)
+def test_a_driver_of_another_host_is_ignored(scenario: Scenario) -> None:
+    scenario.register(process(50, host="elsewhere"))
+    scenario.assign()
+    scenario.turn(3)
+    assert (scenario.stage.started, scenario.stage.adopted, scenario.end) == ([], [], None)
 
 
-def test_a_driver_on_record_that_has_ended_is_neither_adopted_nor_started_again(
-    world: World,
+def test_a_recorded_exit_is_neither_adopted_nor_restarted(
+    scenario: Scenario,
 ) -> None:
-    world.register(process(50), end=DriverEnd(at_ms=1, code=0))
-    world.assign()
-    world.turn(3)
-    assert (world.stage.started, world.stage.adopted) == ([], [])
+    scenario.register(process(50), end=DriverEnd(at_ms=1, code=0))
+    scenario.assign()
+    scenario.turn(3)
+    assert (scenario.stage.started, scenario.stage.adopted) == ([], [])
 
 
-def test_a_new_generation_gets_a_new_driver(world: World) -> None:
-    puppet = world.running()
+def test_a_new_generation_gets_a_new_driver(scenario: Scenario) -> None:
+    puppet = scenario.running()
     puppet.state = Exited(code=-9, proof="exit")
-    world.turn()
-    world.state(JobState(job_id=JOB, status=JobStatus.SCHEDULED, generation=4))
-    world.assign(generation=4)
-    world.turn(2)
-    assert [order.generation for order, _ in world.stage.started] == [3, 4]
+    scenario.turn()
+    scenario.state(JobState(job_id=JOB, status=JobStatus.SCHEDULED, generation=4))
+    scenario.assign(generation=4)
+    scenario.turn(2)
+    assert [order.generation for order, _ in scenario.stage.started] == [3, 4]
 
 
-def test_terminate_is_carried_out_once_and_kill_until_it_is_dead(world: World) -> None:
-    puppet = world.running()
-    world.assign(DriverCommand.STOP)
-    world.turn(2)
-    world.assign(DriverCommand.INTERRUPT)
-    world.turn(2)
+def test_terminate_is_applied_once_and_kill_until_the_driver_is_dead(scenario: Scenario) -> None:
+    puppet = scenario.running()
+    scenario.assign(DriverCommand.STOP)
+    scenario.turn(2)
+    scenario.assign(DriverCommand.INTERRUPT)
+    scenario.turn(2)
     assert puppet.acts == []  # those two the driver reads by itself
-    world.assign(DriverCommand.TERMINATE)
-    world.turn(3)
+    scenario.assign(DriverCommand.TERMINATE)
+    scenario.turn(3)
     assert puppet.acts == ["terminate"]
-    world.assign(DriverCommand.KILL)
-    world.turn(2)
+    scenario.assign(DriverCommand.KILL)
+    scenario.turn(2)
     assert puppet.acts == ["terminate", "kill", "kill"]
 
 
-def test_an_order_reaches_a_driver_that_has_not_registered(world: World) -> None:
-    world.assign()
-    world.turn()
-    world.assign(DriverCommand.KILL)
-    world.turn()
-    assert world.stage.last.acts == ["kill"]
+def test_a_command_reaches_an_unregistered_driver(scenario: Scenario) -> None:
+    scenario.assign()
+    scenario.turn()
+    scenario.assign(DriverCommand.KILL)
+    scenario.turn()
+    assert scenario.stage.last.acts == ["kill"]
 
 
-def test_a_driver_whose_assignment_is_gone_is_killed_and_still_reported(world: World) -> None:
-    puppet = world.running()
-    world.unassign()
-    world.turn()
+def test_a_driver_without_assignment_is_killed_and_reported(scenario: Scenario) -> None:
+    puppet = scenario.running()
+    scenario.unassign()
+    scenario.turn()
     assert puppet.acts == ["kill"]
     puppet.state = Exited(code=-9, proof="exit")
-    world.turn()
-    assert world.end is not None
-    assert world.end.code == -9
+    scenario.turn()
+    assert scenario.end is not None
+    assert scenario.end.code == -9
 
 
-def test_a_driver_of_an_older_generation_is_killed(world: World) -> None:
-    puppet = world.running()
-    world.assign(worker="other", generation=4)
-    world.turn()
+def test_a_driver_of_an_older_generation_is_killed(scenario: Scenario) -> None:
+    puppet = scenario.running()
+    scenario.assign(worker="other", generation=4)
+    scenario.turn()
     assert puppet.acts == ["kill"]
 
 
-def test_a_driver_that_was_given_to_another_worker_is_left_alone(world: World) -> None:
-    puppet = world.running()
-    world.assign(DriverCommand.KILL, worker="other")
-    world.turn(2)
+def test_a_driver_assigned_to_another_worker_is_left_alone(scenario: Scenario) -> None:
+    puppet = scenario.running()
+    scenario.assign(DriverCommand.KILL, worker="other")
+    scenario.turn(2)
     assert puppet.acts == []
 
 
-def test_an_assignment_that_cannot_be_read_kills_nothing(world: World) -> None:
-    puppet = world.running()
-    world.store.transact([], [Put(ASSIGNMENTS, str(JOB), {"version": 99})])
-    world.turn(2)
+def test_an_assignment_that_cannot_be_read_kills_nothing(scenario: Scenario) -> None:
+    puppet = scenario.running()
+    scenario.store.transact([], [Put(ASSIGNMENTS, str(JOB), {"version": 99})])
+    scenario.turn(2)
     assert puppet.acts == []
 
 
-def test_one_driver_that_does_not_die_does_not_hold_up_the_others(world: World) -> None:
-    puppet = world.running()
-    world.assign(DriverCommand.KILL)
+def test_an_unkillable_driver_does_not_block_the_others(scenario: Scenario) -> None:
+    puppet = scenario.running()
+    scenario.assign(DriverCommand.KILL)
     it = Assignment(job_id=8, initialization_ms=1, generation=1, worker="w")
-    world.store.transact(
+    scenario.store.transact(
         [],
         [
             Put(ASSIGNMENTS, "8", to_document(it)),
@@ -416,42 +416,42 @@ def test_one_driver_that_does_not_die_does_not_hold_up_the_others(world: World) 
             ),
         ],
     )
-    world.turn()
+    scenario.turn()
     assert puppet.acts == ["kill"]
-    assert [order.job_id for order, _ in world.stage.started] == [JOB, 8]
+    assert [order.job_id for order, _ in scenario.stage.started] == [JOB, 8]
 
 
-def test_a_report_that_meets_a_change_looks_again(world: World) -> None:
-    puppet = world.running()
+def test_a_report_is_repeated_after_a_conflict(scenario: Scenario) -> None:
+    puppet = scenario.running()
     puppet.state = Exited(code=0, proof="exit")
-    original = world.store.transact
+    original = scenario.store.transact
     beaten: list[int] = []
 
     def beat_it(checks: object = (), writes: object = ()) -> int:
         if not beaten and any(isinstance(w, Put) and w.map == DRIVERS for w in writes):  # type: ignore[attr-defined]  # a sequence
             beaten.append(1)
-            world.register(puppet.ref)
+            scenario.register(puppet.ref)
         return original(checks, writes)  # type: ignore[arg-type]  # as they came
 
-    world.worker.store.transact = beat_it  # type: ignore[method-assign]  # somebody is quicker by a moment
-    world.turn()
-    assert world.end is None
-    world.turn()
-    assert world.end is not None
+    scenario.worker.store.transact = beat_it  # type: ignore[method-assign]  # somebody is quicker by a moment
+    scenario.turn()
+    assert scenario.end is None
+    scenario.turn()
+    assert scenario.end is not None
 
 
-def test_a_store_out_of_reach_ends_nothing_and_the_report_follows(store: Store) -> None:
+def test_an_unreachable_store_delays_the_report_and_ends_no_driver(store: Store) -> None:
     down: list[bool] = []
     front, _ = faulty_store(store, lambda _: Fault.UNAVAILABLE if down else Fault.NONE)
-    world = World(front)
-    puppet = world.running()
+    scenario = Scenario(front)
+    puppet = scenario.running()
     down.append(True)
     puppet.state = Exited(code=0, proof="exit")
-    world.turn(10)
+    scenario.turn(10)
     assert puppet.acts == []
     down.clear()
-    world.turn(2)
-    assert world.end is not None
+    scenario.turn(2)
+    assert scenario.end is not None
 
 
 @pytest.mark.parametrize(
@@ -462,10 +462,10 @@ def test_a_store_out_of_reach_ends_nothing_and_the_report_follows(store: Store) 
         (JobEnv(jars=("a.jar",)), False),
     ],
 )
-def test_only_a_job_without_wishes_of_its_own_gets_a_driver_that_waits(
+def test_only_a_job_without_spark_settings_gets_a_warm_driver(
     store: Store, env: JobEnv, plain: bool
 ) -> None:
-    world = World(store, warm=1)
+    scenario = Scenario(store, warm=1)
     record = JobRecord(
         job_id=JOB,
         name="j",
@@ -474,14 +474,14 @@ def test_only_a_job_without_wishes_of_its_own_gets_a_driver_that_waits(
         plan=Plan(job_name="j", env=env, pipelines=()),
     )
     store.transact([], [Put(RUNNING_JOBS, str(JOB), to_document(record))])
-    world.assign()
-    world.turn()
-    assert world.stage.started[0][1] is plain
+    scenario.assign()
+    scenario.turn()
+    assert scenario.stage.started[0][1] is plain
 
 
-def test_a_worker_that_leaves_takes_its_record_and_its_lease_with_it(world: World) -> None:
-    world.running()
-    world.worker.leave()
-    assert world.store.get(WORKERS, "w") is None
-    assert world.store.get(LEASES, "worker/w") is None
-    assert world.end is None
+def test_a_leaving_worker_deletes_its_record_and_lease(scenario: Scenario) -> None:
+    scenario.running()
+    scenario.worker.leave()
+    assert scenario.store.get(WORKERS, "w") is None
+    assert scenario.store.get(LEASES, "worker/w") is None
+    assert scenario.end is None

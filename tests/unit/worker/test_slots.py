@@ -20,7 +20,7 @@ GIB = 1024**3
         (1, 64 * GIB, 1),
     ],
 )
-def test_slots_are_those_that_were_asked_for_else_by_memory(
+def test_slots_are_as_configured_or_derived_from_memory(
     wanted: int | None, memory: int, expected: int
 ) -> None:
     assert slots(wanted, memory) == expected
@@ -30,7 +30,7 @@ def test_slots_are_those_that_were_asked_for_else_by_memory(
     ("limit", "expected"),
     [("max\n", 8 * GIB), (f"{2 * GIB}\n", 2 * GIB), (f"{64 * GIB}\n", 8 * GIB), (None, 8 * GIB)],
 )
-def test_the_memory_of_a_container_is_what_it_may_have_of_the_host(
+def test_the_memory_of_a_container_is_its_limit(
     tmp_path: Path, limit: str | None, expected: int
 ) -> None:
     meminfo, cgroup = tmp_path / "meminfo", tmp_path / "memory.max"

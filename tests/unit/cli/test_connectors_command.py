@@ -1,4 +1,4 @@
-"""`tidegate connectors`: the catalogue, from declarations alone."""
+"""`tidegate connectors`: the catalogue, from declarations only."""
 
 import json
 
@@ -17,7 +17,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["connectors", *arguments])
 
 
-def test_all_connectors_are_listed_with_what_they_promise() -> None:
+def test_all_connectors_are_listed_with_their_delivery() -> None:
     result = run("list")
     assert result.exit_code == 0
     listed = [
@@ -33,7 +33,7 @@ def test_all_connectors_are_listed_with_what_they_promise() -> None:
     ] == ["exactly-once"]
 
 
-def test_machines_get_the_list_with_capabilities() -> None:
+def test_the_json_list_has_capabilities() -> None:
     listed = json.loads(run("list", "--json").output)
     assert [(one["kind"], one["name"]) for one in listed] == [
         (one.kind.value, one.name) for one in connectors()
@@ -56,7 +56,7 @@ def test_a_name_in_any_case_shows_source_and_sink_with_every_option() -> None:
         )
 
 
-def test_one_kind_can_be_asked_for_and_machines_get_every_fact_of_an_option() -> None:
+def test_json_of_one_kind_has_every_field_of_an_option() -> None:
     [shown] = json.loads(run("show", "LocalFile", "--kind", "sink", "--json").output)
     assert shown["kind"] == "sink"
     options = {option["key"]: option for option in shown["options"]}
@@ -82,7 +82,7 @@ def test_rules_between_options_are_shown() -> None:
     ("name", "hint"),
     [("localfle", "did you mean 'LocalFile'?"), ("qqq", "`tidegate connectors list` shows all")],
 )
-def test_a_name_that_is_not_there_gets_a_hint(name: str, hint: str) -> None:
+def test_an_unknown_name_gets_a_suggestion(name: str, hint: str) -> None:
     result = run("show", name)
     assert result.exit_code == BAD_INPUT
     assert hint in result.stderr

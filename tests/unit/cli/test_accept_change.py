@@ -1,6 +1,4 @@
-"""Decisions about changes of tables as words of the command line, and the commands that a run
-advises.
-"""
+"""Decisions about table changes as options, and the commands that a run advises."""
 
 import shlex
 from pathlib import Path
@@ -11,7 +9,7 @@ from click.testing import CliRunner
 
 from tidegate.cli import main
 from tidegate.cli.restore_options import RestoreArguments, options
-from tidegate.cli.run import decided_with
+from tidegate.cli.run import decision_commands
 from tidegate.home import Home
 from tidegate.model.table_changes import AcceptedChange, ChangeChoice, ChangeStop
 
@@ -48,16 +46,14 @@ def test_decisions_may_be_repeated() -> None:
 
 
 @pytest.mark.parametrize("word", ["bin.4:120", "bin.4:120=perhaps", "=adopt"])
-def test_a_decision_that_is_not_understood_is_a_usage_error(word: str) -> None:
+def test_an_invalid_decision_is_a_usage_error(word: str) -> None:
     ran = CliRunner().invoke(said, ["--accept-change", word])
-    assert (ran.exit_code, "is not understood" in ran.output) == (2, True)
+    assert (ran.exit_code, "is invalid" in ran.output) == (2, True)
 
 
-def test_the_advised_commands_can_be_typed_as_they_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_advised_commands_are_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIDEGATE_HOME", raising=False)
-    lines = decided_with([STOP], "7", Home(tmp_path / "a home")).splitlines()[1:]
+    lines = decision_commands([STOP], "7", Home(tmp_path / "a home")).splitlines()[1:]
     assert [shlex.split(line)[-3] for line in lines] == ["adopt", "reread"]
     for line in lines:
         words = shlex.split(line)
@@ -73,9 +69,9 @@ def test_the_advised_commands_can_be_typed_as_they_are(
         )
         assert AcceptedChange(
             at=given["at"], choice=ChangeChoice(given["choice"]), table=given["table"]
-        ).answers(STOP.table, STOP.at)
+        ).applies_to(STOP.table, STOP.at)
     monkeypatch.setenv("TIDEGATE_HOME", str(tmp_path))
-    assert "--home" not in decided_with([STOP], "7", Home(tmp_path))
+    assert "--home" not in decision_commands([STOP], "7", Home(tmp_path))
 
 
 def test_a_home_without_a_job_has_nothing_to_decide(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The words of a restore on the command line: ours, and the reference's."""
+"""The restore options of the command line, including those of SeaTunnel."""
 
 import os
 from typing import Any
@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tidegate.cli import restore_options as restore_words
+from tidegate.cli import restore_options
 from tidegate.cli.restore_options import RestoreArguments
 from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost
@@ -18,7 +18,7 @@ def said(*arguments: str) -> Any:
     given = []
 
     @click.command()
-    @restore_words.options
+    @restore_options.options
     def command(restoring: RestoreArguments) -> None:
         given.append(restoring)
 
@@ -35,13 +35,15 @@ def said(*arguments: str) -> Any:
         (
             ("-r", "/checkpoints/savepoint/7/1700000000000"),
             RestoreArguments(
-                RestoreOptions(RestoreSource.PATH, where="/checkpoints/savepoint/7/1700000000000")
+                RestoreOptions(
+                    RestoreSource.PATH, location="/checkpoints/savepoint/7/1700000000000"
+                )
             ),
         ),
         (
             ("-r", "savepoint:savepoint/7/1700000000000"),
             RestoreArguments(
-                RestoreOptions(RestoreSource.SAVEPOINT, where="savepoint/7/1700000000000")
+                RestoreOptions(RestoreSource.SAVEPOINT, location="savepoint/7/1700000000000")
             ),
         ),
         (
@@ -98,13 +100,13 @@ def said(*arguments: str) -> Any:
                     on_missing=OnMissing.FRESH,
                     on_damaged=OnDamaged.FAIL,
                     on_incompatible=OnIncompatible.DROP,
-                    on_not_held=OnPositionLost.LATEST,
+                    on_position_lost=OnPositionLost.LATEST,
                 )
             ),
         ),
     ],
 )
-def test_options_of_the_command_line_mean_a_wish(
+def test_command_line_options_become_restore_options(
     arguments: tuple[str, ...], restoring: RestoreArguments
 ) -> None:
     assert said(*arguments) == restoring
@@ -113,13 +115,13 @@ def test_options_of_the_command_line_mean_a_wish(
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("--restore", "yesterday"), "is not understood: say latest"),
+        (("--restore", "yesterday"), "is invalid: use latest"),
         (("--skip-file", "/x") * 101, "--skip-file is given 101 times"),
-        (("--restore", "fresh", "--restore-from", "7"), "do not go together"),
-        (("--restore-with-checkpoint", "7", "--restore", "latest"), "leave --restore"),
+        (("--restore", "fresh", "--restore-from", "7"), "cannot be combined with"),
+        (("--restore-with-checkpoint", "7", "--restore", "latest"), "omit --restore"),
         (("--on-missing", "perhaps"), "'fail', 'fresh'"),
         (("--restore-from", "0"), "0 is not in the range"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(arguments: tuple[str, ...], word: str) -> None:
+def test_contradictory_options_are_a_usage_error(arguments: tuple[str, ...], word: str) -> None:
     assert word in " ".join(said(*arguments).split())

@@ -1,6 +1,4 @@
-"""A source that does not hold the position of a restore any more: never a silent new snapshot,
-never a silent gap.
-"""
+"""A lost source position never causes a silent new snapshot or a silent gap."""
 
 from typing import Any
 
@@ -30,12 +28,12 @@ class Log(Source):
     def read(self, split: Any) -> Any:
         raise AssertionError(split)
 
-    def runway(self, offset: int) -> LogRetention:
+    def log_retention(self, offset: int) -> LogRetention:
         return LogRetention(True) if offset >= 100 else LogRetention(False, "the oldest is 100")
 
 
 class Skipping(Log):
-    def newest(self) -> int:
+    def latest_position(self) -> int:
         return 500
 
 
@@ -53,17 +51,17 @@ def log(kind: type[Log] = Log) -> Log:
     )
 
 
-def test_a_position_that_is_held_stays_as_it_is() -> None:
+def test_an_available_position_is_kept() -> None:
     assert retained_offsets({"orders": log()}, {"orders": 100}, "fail", pending=False) == {
         "orders": 100
     }
 
 
-def test_a_lost_position_fails_by_name_with_what_there_is_and_what_can_be_said() -> None:
+def test_a_lost_position_fails_with_its_name_and_the_choices() -> None:
     with pytest.raises(
         PositionLost,
         match=(
-            r"orders does not hold the position 42 any more: the oldest is 100\. Go on with"
+            r"orders does not hold the position 42 any more: the oldest is 100\. Continue with"
             r" --on-not-held initial .* latest"
         ),
     ) as caught:
@@ -71,9 +69,9 @@ def test_a_lost_position_fails_by_name_with_what_there_is_and_what_can_be_said()
     assert caught.value.condition == "position-not-held"
 
 
-def test_a_lost_position_is_told_in_the_words_of_its_source() -> None:
+def test_the_error_of_a_lost_position_uses_the_sources_description() -> None:
     class Worded(Log):
-        def runway(self, offset: int) -> LogRetention:
+        def log_retention(self, offset: int) -> LogRetention:
             return LogRetention(
                 False, "the file was purged", position=f"binlog:{offset}", oldest="binlog:100"
             )
@@ -82,24 +80,24 @@ def test_a_lost_position_is_told_in_the_words_of_its_source() -> None:
         PositionLost,
         match=(
             r"the position binlog:42 any more: the file was purged; the oldest position that there"
-            r" is: binlog:100\. Go on with"
+            r" is: binlog:100\. Continue with"
         ),
     ):
         retained_offsets({"orders": log(Worded)}, {"orders": 42}, "fail", pending=False)
 
 
 @pytest.mark.parametrize(("answer", "offset"), [("initial", 100), ("latest", 500)])
-def test_a_lost_position_is_answered_as_it_was_said(answer: str, offset: int) -> None:
+def test_the_policy_applies_to_a_lost_position(answer: str, offset: int) -> None:
     assert retained_offsets({"orders": log(Skipping)}, {"orders": 42}, answer, pending=False) == {
         "orders": offset
     }
 
 
-def test_a_source_that_cannot_skip_says_so() -> None:
+def test_a_source_that_cannot_skip_raises_an_error() -> None:
     with pytest.raises(Unsupported, match="orders cannot skip"):
         retained_offsets({"orders": log()}, {"orders": 42}, "latest", pending=False)
 
 
-def test_a_batch_under_way_at_a_lost_position_cannot_be_repeated_whatever_was_said() -> None:
+def test_a_pending_batch_at_a_lost_position_always_fails() -> None:
     with pytest.raises(PositionLost, match="a batch was in progress there"):
         retained_offsets({"orders": log(Skipping)}, {"orders": 42}, "initial", pending=True)

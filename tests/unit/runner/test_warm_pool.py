@@ -1,6 +1,6 @@
-"""Drivers that wait: kept in number, replaced when they die, given away with an order.
+"""The pool of warm drivers: filled, replaced when they die, and used with a spec.
 
-Real processes that play drivers.
+Real processes act as drivers.
 """
 
 import os
@@ -18,7 +18,7 @@ from tidegate.runner.launch import DriverProcess, Program
 from tidegate.runner.process import kill_session
 from tidegate.runner.warm_pool import RETRY_S, NoneReady, WarmPool
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 # Ready at once; then says which job it was given, and ends.
 READY = """
 import json, sys
@@ -38,7 +38,7 @@ DYING = "import sys; sys.exit('no Java')"
 
 
 class Pool(WarmPool):
-    """A pool whose time the test turns."""
+    """A pool whose clock the test sets."""
 
     now_s = 100.0
 
@@ -52,11 +52,11 @@ class Pool(WarmPool):
             lambda: self.now_s,
         )
 
-    def until(self, look_at: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not look_at():
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + TIMEOUT_S
+        while not condition():
             assert time.monotonic() < end
-            time.sleep(0.01)  # between two looks at another process
+            time.sleep(0.01)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def pool(tmp_path: Path) -> Iterator[Pool]:
     it.close()
 
 
-def test_they_are_started_one_after_the_other(pool: Pool) -> None:
+def test_warm_drivers_are_started_one_after_the_other(pool: Pool) -> None:
     pool.maintain()
     pool.maintain()
     assert len(pool.waiting) == 1
@@ -79,16 +79,14 @@ def test_they_are_started_one_after_the_other(pool: Pool) -> None:
     assert len(pool.waiting) == 2
 
 
-def test_one_that_is_ready_gets_the_order_and_is_replaced_a_little_later(
-    pool: Pool, tmp_path: Path
-) -> None:
+def test_a_ready_driver_gets_the_spec_and_is_replaced_later(pool: Pool, tmp_path: Path) -> None:
     order = replace(pool.spec, job_id=7, generation=1)
     assert isinstance(pool.take(order), NoneReady)
     pool.maintain()
     pool.until(lambda: len(pool.ready()) == 1)
     driver = pool.take(order)
     assert isinstance(driver, DriverProcess)
-    assert driver.process.wait(PATIENCE_S) == 0
+    assert driver.process.wait(TIMEOUT_S) == 0
     assert (tmp_path / "said").read_text() == "7"
     assert driver.error_log == Home(tmp_path).logs(7) / "driver.err"
     pool.maintain()
@@ -99,7 +97,7 @@ def test_one_that_is_ready_gets_the_order_and_is_replaced_a_little_later(
     pool.clear(driver.ref)
 
 
-def test_one_that_was_killed_while_it_waited_is_replaced_and_its_scratch_files_go(
+def test_a_killed_warm_driver_is_replaced_and_its_scratch_removed(
     pool: Pool, tmp_path: Path
 ) -> None:
     pool.maintain()
@@ -116,7 +114,7 @@ def test_one_that_was_killed_while_it_waited_is_replaced_and_its_scratch_files_g
     assert pool.waiting[0] is not victim
 
 
-def test_those_that_die_at_once_are_tried_again_more_and_more_rarely(tmp_path: Path) -> None:
+def test_restarts_of_dying_drivers_back_off(tmp_path: Path) -> None:
     (tmp_path / "dying.py").write_text(DYING)
     pool = Pool(tmp_path, "dying", 1)
     for pause_s in (RETRY_S, 2 * RETRY_S, 4 * RETRY_S):
@@ -133,7 +131,7 @@ def test_those_that_die_at_once_are_tried_again_more_and_more_rarely(tmp_path: P
     assert "no Java" in Home(tmp_path).warm_error_log.read_text()
 
 
-def test_closing_ends_those_that_wait(pool: Pool, tmp_path: Path) -> None:
+def test_close_kills_waiting_drivers(pool: Pool, tmp_path: Path) -> None:
     pool.maintain()
     pool.until(lambda: len(pool.ready()) == 1)
     waiting = pool.waiting[0]

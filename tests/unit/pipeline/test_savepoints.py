@@ -1,6 +1,4 @@
-"""A driver's part in savepoints: what it chooses, copies and says, with one pipeline or several,
-and what it keeps for them.
-"""
+"""A driver's part in savepoints: choosing, copying and sealing, and what is kept for them."""
 
 import threading
 from dataclasses import replace
@@ -54,7 +52,7 @@ class Pipelines:
     def __init__(self, root: Path) -> None:
         self.store = open_store("memory:")
         self.savepoints = Savepoints(root)
-        self.desk = SavepointCoordinator(self.store, JOB, self.savepoints, SystemClock())
+        self.coordinator = SavepointCoordinator(self.store, JOB, self.savepoints, SystemClock())
         self.ledgers = {}
         for number in (1, 2):
             self.put(PipelineState(job_id=7, pipeline=number, lineage="7-a", generation=1))
@@ -105,7 +103,7 @@ class Pipelines:
             job_id=7, initialization_ms=initialization_ms, id=id, stop=stop, asked_ms=100
         )
         self.store.transact([], [Put(SAVEPOINTS, "7", to_document(request))])
-        self.desk.step()
+        self.coordinator.step()
 
     def request(self) -> SavepointRequest:
         entry = self.store.get(SAVEPOINTS, "7")
@@ -118,17 +116,21 @@ def two(tmp_path: Path) -> Pipelines:
     return Pipelines(tmp_path)
 
 
-def test_the_head_is_written_by_whoever_gives_the_last_part(two: Pipelines) -> None:
+def test_the_last_part_seals_the_savepoint(two: Pipelines) -> None:
     two.checkpoint(1, 3)
     two.checkpoint(2, 8)
     two.ask()
-    two.desk.serve(two.ledgers[2])
-    assert (two.request().status, two.savepoints.list(), two.desk.part_missing(two.state(1))) == (
+    two.coordinator.serve(two.ledgers[2])
+    assert (
+        two.request().status,
+        two.savepoints.list(),
+        two.coordinator.part_missing(two.state(1)),
+    ) == (
         SavepointStatus.WANTED,
         (),
         True,
     )
-    two.desk.serve(two.ledgers[1])
+    two.coordinator.serve(two.ledgers[1])
     assert (two.request().status, two.request().path) == (SavepointStatus.DONE, "savepoint/7/100")
     (made,) = two.savepoints.list()
     assert {pipeline: point.checkpoint for pipeline, point in made.pipelines.items()} == {
@@ -144,40 +146,40 @@ def test_the_head_is_written_by_whoever_gives_the_last_part(two: Pipelines) -> N
     )
 
 
-def test_with_a_stop_a_pipeline_waits_for_the_others_and_ends_when_all_is_done(
+def test_with_a_stop_pipelines_wait_for_each_other(
     two: Pipelines,
 ) -> None:
     two.checkpoint(1, 3)
     two.checkpoint(2, 8)
     two.ask(stop=True)
-    two.desk.serve(two.ledgers[1])
+    two.coordinator.serve(two.ledgers[1])
     assert (
-        two.desk.must_wait(two.state(1)),
-        two.desk.must_wait(two.state(2)),
-        two.desk.ends_job,
+        two.coordinator.must_wait(two.state(1)),
+        two.coordinator.must_wait(two.state(2)),
+        two.coordinator.ends_job,
     ) == (
         True,
         False,
         False,
     )
-    two.desk.serve(two.ledgers[2])
-    assert (two.desk.must_wait(two.state(1)), two.desk.ends_job) == (False, True)
+    two.coordinator.serve(two.ledgers[2])
+    assert (two.coordinator.must_wait(two.state(1)), two.coordinator.ends_job) == (False, True)
 
 
-def test_a_pipeline_that_has_finished_takes_part_with_its_completed_point(two: Pipelines) -> None:
+def test_a_finished_pipeline_takes_part_with_its_completed_point(two: Pipelines) -> None:
     two.checkpoint(1, 3, PipelineStatus.FINISHED)
     two.checkpoint(2, 8)
     two.ask()
-    two.desk.serve(two.ledgers[2])
+    two.coordinator.serve(two.ledgers[2])
     assert [point.checkpoint for point in two.savepoints.list()[0].pipelines.values()] == [3, 8]
 
 
-def test_whoever_finishes_last_writes_the_head_that_the_others_wait_for(two: Pipelines) -> None:
+def test_the_last_pipeline_to_finish_seals_the_savepoint(two: Pipelines) -> None:
     two.checkpoint(2, 8)
     two.ask()
-    two.desk.serve(two.ledgers[2])
+    two.coordinator.serve(two.ledgers[2])
     two.checkpoint(1, 3, PipelineStatus.FINISHED)
-    two.desk.serve(two.ledgers[1])
+    two.coordinator.serve(two.ledgers[1])
     assert two.request().status is SavepointStatus.DONE
 
 
@@ -185,7 +187,7 @@ def test_a_pipeline_without_a_checkpoint_keeps_the_savepoint_open(two: Pipelines
     two.checkpoint(1, 3)
     two.ask()
     for ledger in two.ledgers.values():
-        two.desk.serve(ledger)
+        two.coordinator.serve(ledger)
     assert (two.request().status, two.state(2).savepoint) == (SavepointStatus.WANTED, None)
 
 
@@ -195,72 +197,70 @@ def test_the_successor_copies_the_checkpoint_that_was_chosen(two: Pipelines) -> 
     two.ask()
     broken = Savepoints(two.savepoints.files)
     broken.copy = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)  # type: ignore[method-assign]  # as a kill between the choice and the copy
-    two.desk.savepoints = broken
+    two.coordinator.savepoints = broken
     with pytest.raises(KeyboardInterrupt):
-        two.desk.serve(two.ledgers[1])
+        two.coordinator.serve(two.ledgers[1])
     part = two.state(1).savepoint
     assert part is not None
     assert (part.checkpoint, part.copied) == (3, False)
-    two.desk.savepoints = two.savepoints
+    two.coordinator.savepoints = two.savepoints
     newer = two.checkpoint(1, 4)
     two.put(replace(two.state(1), retained=(chosen, newer)))
     for ledger in (two.ledger(1), two.ledgers[2]):
-        two.desk.serve(ledger)
+        two.coordinator.serve(ledger)
     assert two.savepoints.list()[0].pipelines[1].checkpoint == 3
 
 
-def test_what_cannot_be_copied_is_said_and_nothing_else_stops(
-    two: Pipelines, tmp_path: Path
-) -> None:
+def test_a_failed_copy_is_recorded_and_the_job_continues(two: Pipelines, tmp_path: Path) -> None:
     path = two.checkpoint(1, 3).path
     (tmp_path / path / "_manifest.json").unlink()
     two.ask(stop=True)
-    two.desk.serve(two.ledgers[1])
+    two.coordinator.serve(two.ledgers[1])
     assert two.request().status is SavepointStatus.FAILED
     assert two.request().reason.startswith("pipeline 1: checkpoint ")
-    assert (two.desk.requested, two.desk.ends_job) == (None, False)
+    assert (two.coordinator.requested, two.coordinator.ends_job) == (None, False)
 
 
-def test_a_generation_that_was_overtaken_answers_nothing(two: Pipelines) -> None:
+def test_a_superseded_generation_records_nothing(two: Pipelines) -> None:
     two.checkpoint(1, 3, PipelineStatus.FINISHED)
     two.checkpoint(2, 8)
     two.ask()
     two.put(replace(two.state(2), generation=2))
     with pytest.raises(Fenced):
-        two.desk.serve(two.ledgers[2])
+        two.coordinator.serve(two.ledgers[2])
     assert (two.request().status, two.savepoints.list()) == (SavepointStatus.WANTED, ())
 
 
-def test_a_request_of_another_incarnation_is_none(two: Pipelines) -> None:
+def test_a_request_of_another_incarnation_is_ignored(two: Pipelines) -> None:
     two.ask(initialization_ms=4)
-    assert (two.desk.requested, two.desk.ends_job) == (None, False)
+    assert (two.coordinator.requested, two.coordinator.ends_job) == (None, False)
 
 
-def test_what_savepoints_of_the_lineage_need_is_held_until_they_are_deleted(two: Pipelines) -> None:
+def test_state_that_savepoints_need_is_kept_until_they_are_deleted(two: Pipelines) -> None:
     two.checkpoint(1, 3)
     two.checkpoint(2, 8)
     two.ask()
     for ledger in two.ledgers.values():
-        two.desk.serve(ledger)
+        two.coordinator.serve(ledger)
     retained = (two.checkpoint(1, 6),)
-    assert two.desk.retained_points(1, retained) == {3: {SOURCE: 3}}
-    assert two.desk.retained_points(1, (replace(retained[0], checkpoint=2),)) == {}
+    assert two.coordinator.retained_points(1, retained) == {3: {SOURCE: 3}}
+    assert two.coordinator.retained_points(1, (replace(retained[0], checkpoint=2),)) == {}
     two.savepoints.delete(two.savepoints.list()[0])
     two.ask(id="200")
-    assert two.desk.retained_points(1, retained) == {}
+    assert two.coordinator.retained_points(1, retained) == {}
 
 
-def test_a_storage_that_cannot_be_listed_lets_nothing_be_forgotten(
+def test_an_unlistable_storage_releases_nothing(
     two: Pipelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_: int) -> None:
         raise PermissionError(str(tmp_path))
 
     monkeypatch.setattr(two.savepoints, "list", refuse)
-    assert two.desk.retained_points(1, (two.checkpoint(1, 6),)) is None
+    assert two.coordinator.retained_points(1, (two.checkpoint(1, 6),)) is None
 
 
-def test_a_plan_goes_into_a_savepoint_without_its_secrets() -> None:
+def test_the_plan_in_a_savepoint_has_no_secrets() -> None:
     plan = plan_of(
         url="jdbc:x://me:hush@host/db?password=hush",
         password="hush",

@@ -1,6 +1,4 @@
-"""Which batches are repeated where sinks are ahead of the restore point: one chain of all records,
-from the end of the restore point on.
-"""
+"""Which batches are repeated if sinks have committed more than the restore point."""
 
 import random
 
@@ -26,11 +24,11 @@ def at(place: int) -> dict[str, dict[str, int]]:
     return {"s": {"at": place}}
 
 
-def test_sinks_that_hold_nothing_newer_leave_nothing_to_repeat() -> None:
+def test_without_newer_records_nothing_is_repeated() -> None:
     assert batches_to_repeat(3, at(30), {"a": [], "b": []}) == []
 
 
-def test_the_records_of_all_sinks_are_one_chain_by_id() -> None:
+def test_the_records_of_all_sinks_form_one_chain() -> None:
     fourth, fifth, seventh = (
         record(4, 30, 40),
         record(5, 40, 40),
@@ -48,14 +46,14 @@ def test_the_records_of_all_sinks_are_one_chain_by_id() -> None:
     ]
 
 
-def test_what_lies_before_the_only_record_that_a_sink_keeps_is_one_batch_more() -> None:
+def test_a_gap_before_the_only_record_becomes_one_batch() -> None:
     assert batches_to_repeat(3, at(30), {"a": [record(7, 60, 70)]}) == [
         record(6, 30, 60),
         record(7, 60, 70),
     ]
 
 
-def test_only_the_sources_that_moved_are_in_such_a_batch() -> None:
+def test_a_gap_batch_has_only_the_sources_that_advanced() -> None:
     newest = CommitRange(
         checkpoint=9,
         offsets={
@@ -69,9 +67,7 @@ def test_only_the_sources_that_moved_are_in_such_a_batch() -> None:
     assert repeated is newest
 
 
-def test_a_record_that_does_not_begin_where_the_restore_point_ends_is_never_skipped_silently() -> (
-    None
-):
+def test_a_record_with_a_gap_to_the_restore_point_is_an_error() -> None:
     with pytest.raises(
         SinksDisagree,
         match=r"the sinks hold checkpoint 4, which begins elsewhere than checkpoint 3 ends \(s\)",
@@ -79,14 +75,12 @@ def test_a_record_that_does_not_begin_where_the_restore_point_ends_is_never_skip
         batches_to_repeat(3, at(30), {"a": [record(4, 31, 40)]})
 
 
-def test_two_sinks_that_hold_one_checkpoint_with_different_ranges_are_an_error_that_names_them() -> (
-    None
-):
+def test_different_ranges_of_one_checkpoint_are_an_error() -> None:
     with pytest.raises(SinksDisagree, match="a and b hold checkpoint 4 with different ranges"):
         batches_to_repeat(3, at(30), {"a": [record(4, 30, 40)], "b": [record(4, 30, 41)]})
 
 
-def test_where_the_store_knows_nothing_the_first_record_tells_where_the_sources_began() -> None:
+def test_the_first_record_has_the_initial_offsets() -> None:
     assert initial_offsets({"a": [record(2, 7, 9)], "b": [record(1, 3, 7), record(2, 7, 9)]}) == at(
         3
     )

@@ -1,4 +1,4 @@
-"""How large batches are and when they begin."""
+"""The size of batches, and when they begin."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ def test_a_streaming_job_has_an_interval_even_if_none_is_given() -> None:
     assert BatchPacing.of(JobEnv(mode=JobMode.STREAMING)).interval_s == 10
 
 
-def test_a_rate_is_for_each_reader_and_second() -> None:
+def test_a_rate_limit_applies_per_reader_and_second() -> None:
     pace = BatchPacing.of(JobEnv(checkpoint_interval_ms=500, rows_per_second=1000))
     assert pace.limit(100.0, 2).rows == 1000
     assert pace.pause_s(0.1) == 0.4
@@ -45,7 +45,7 @@ def test_a_bounded_read_without_a_rate_does_not_wait() -> None:
     )
 
 
-def test_a_least_pause_is_kept_between_batches() -> None:
+def test_a_minimum_pause_is_kept_between_batches() -> None:
     assert (
         BatchPacing.of(JobEnv(checkpoint_interval_ms=500, checkpoint_pause_ms_min=200)).pause_s(9.0)
         == 0.2
@@ -101,25 +101,25 @@ def streaming(rows_per_second: float | None = None, pause_ms_min: int | None = N
     )
 
 
-def test_a_stream_that_is_behind_goes_on_at_once_but_not_more_often_than_twice_a_second() -> None:
+def test_a_stream_with_a_backlog_continues_at_most_twice_a_second() -> None:
     assert streaming().pause_s(2.0, has_backlog=True) == 0
     assert streaming().pause_s(0.1, has_backlog=True) == BACKLOG_EVERY_S - 0.1
     assert streaming().pause_s(2.0, has_backlog=False) == 8
     assert streaming().pause_s(2.0, has_backlog=None) == 8
 
 
-def test_an_interval_that_is_shorter_than_the_least_distance_stays_as_it_is() -> None:
+def test_an_interval_below_the_backlog_pause_is_kept() -> None:
     assert BatchPacing.of(JobEnv(mode=JobMode.STREAMING, checkpoint_interval_ms=300)).pause_s(
         0.1, has_backlog=True
     ) == pytest.approx(0.2)
 
 
-def test_a_rate_and_a_least_pause_hold_for_a_backlog_too() -> None:
+def test_rate_limit_and_minimum_pause_apply_to_a_backlog() -> None:
     assert streaming(rows_per_second=1000).pause_s(2.0, has_backlog=True) == 8
     assert streaming(pause_ms_min=3000).pause_s(2.0, has_backlog=True) == 3
 
 
-def test_only_a_batch_that_left_something_behind_makes_the_next_one_larger() -> None:
+def test_only_a_backlog_makes_the_next_batch_larger() -> None:
     pace = streaming()
     assert pace.rescaled(1.0, 0.1, has_backlog=False) == 1
     assert (

@@ -1,4 +1,4 @@
-"""A driver's order: made from settings, and as a line through a pipe."""
+"""DriverSpec: built from settings, and sent as a line through a pipe."""
 
 import os
 import threading
@@ -11,7 +11,7 @@ from tidegate.runner.driver_spec import driver_spec, encode, receive, send
 HOME = Home(Path("/somewhere"))
 
 
-def test_the_engines_settings_are_in_the_order() -> None:
+def test_the_engine_settings_are_in_the_spec() -> None:
     checkpoint = CheckpointSettings(
         interval_ms=700,
         timeout_ms=800,
@@ -49,7 +49,7 @@ def test_the_engines_settings_are_in_the_order() -> None:
     ) == (700, 800, 9, 5, {"spark.master": "spark://m:1"})
 
 
-def test_keys_of_the_storage_are_in_the_order_and_not_in_what_is_printed_of_it() -> None:
+def test_storage_keys_are_in_the_spec_but_not_in_its_repr() -> None:
     checkpoint = CheckpointSettings(
         storage_root="s3://b/x", storage_options={"fs.s3a.secret.key": "hunter2"}
     )
@@ -61,13 +61,13 @@ def test_keys_of_the_storage_are_in_the_order_and_not_in_what_is_printed_of_it()
     assert "hunter2" not in repr(order)
 
 
-def test_without_settings_everything_is_in_the_home() -> None:
+def test_by_default_everything_is_in_the_home() -> None:
     order = driver_spec(EngineSettings(), HOME, job_id=7, generation=3)
     assert (order.store_url, order.checkpoints_root) == (HOME.store_url, str(HOME.checkpoints))
     assert (order.interval_ms, order.detached) == (10_000, False)
 
 
-def test_an_order_goes_through_a_pipe_and_what_follows_stays_there() -> None:
+def test_receive_reads_one_spec_and_leaves_the_rest() -> None:
     order = driver_spec(
         EngineSettings(spark={"spark.x": "y\nz" * 50_000}), HOME, job_id=7, generation=3
     )
@@ -84,7 +84,7 @@ def test_an_order_goes_through_a_pipe_and_what_follows_stays_there() -> None:
     os.close(write_end)
 
 
-def test_an_order_that_ends_in_the_middle_is_none() -> None:
+def test_an_incomplete_spec_is_none() -> None:
     read_end, write_end = os.pipe()
     os.write(write_end, encode(driver_spec(EngineSettings(), HOME, job_id=7, generation=3))[:-1])
     os.close(write_end)
@@ -92,7 +92,7 @@ def test_an_order_that_ends_in_the_middle_is_none() -> None:
     os.close(read_end)
 
 
-def test_an_order_for_a_reader_that_has_died_is_no_error() -> None:
+def test_a_dead_reader_is_no_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     send(driver_spec(EngineSettings(), HOME, job_id=7, generation=3), write_end)
