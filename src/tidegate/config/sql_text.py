@@ -79,7 +79,7 @@ class SqlText:
     _line: int = 1
 
     def split(self) -> None:
-        """Fill `statements` and `configs`."""
+        """Split the text; fills `statements` and `configs`."""
         tokens: list[SqlToken] = []
         while self._position < len(self.text):
             token = self._next()

@@ -136,7 +136,7 @@ NEAR_JSON = st.lists(st.sampled_from([*'{}[],:"\n ', *NEAR_WORDS]), max_size=14)
 )
 @example({"source": {"a": {"b": 1}}, "": [[], {}, [[1.0]], 1e300, -0.0]}, ["\n"], False)
 @settings(deadline=None)
-def test_the_quick_way_reads_the_same_as_the_parser(data, gaps, ascii_only):
+def test_quick_parser_agrees_with_the_grammar(data, gaps, ascii_only):
     text = spread(json.dumps(data, ensure_ascii=ascii_only), gaps)
     quick, strict = read_plain(text, "job"), parse_strictly(text, "job")
     assert quick is not None or "\\u" in text or "\r" in text
@@ -148,7 +148,7 @@ def test_the_quick_way_reads_the_same_as_the_parser(data, gaps, ascii_only):
 @example('{"a": 1.0, "b": [9223372036854775808]}')
 @example('{"a":' + "[" * 61 + "]" * 61 + "}")
 @settings(deadline=None, max_examples=300)
-def test_whatever_the_quick_way_takes_the_parser_has_no_problem_with(text):
+def test_grammar_accepts_everything_that_the_quick_parser_accepts(text):
     quick = read_plain(text, "job")
     if quick is not None:
         assert quick == parse_strictly(text, "job")
@@ -212,7 +212,7 @@ def test_no_text_raises_and_mistakes_have_a_line_that_exists(text, form):
 
 @given(SOUP)
 @settings(deadline=None)
-def test_what_could_be_read_has_a_place_for_every_path(text):
+def test_every_path_that_could_be_read_has_a_location(text):
     document = parse_hocon(text, "job")
     assert set(document.positions) == set(paths(document.data))
 
@@ -245,14 +245,14 @@ TANGLE = fields(
 @given(TANGLE)
 @example("a->b = ${c}\na->b { b = ${?a} }\nc = ${b}\nb { c = ${?a} }")
 @settings(deadline=None, max_examples=300)
-def test_substitutions_however_tangled_end_in_data_or_problems(text):
+def test_nested_substitutions_end_in_data_or_problems(text):
     document = parse_hocon(text, "job")
     assert set(document.positions) == set(paths(document.data))
     assert parse_hocon(text, "job").data == document.data
 
 
 @pytest.mark.timeout(120)
-def test_a_long_file_of_hard_lines_comes_to_an_end():
+def test_long_file_of_difficult_lines_is_parsed_in_time():
     # Each line has what could make a parser look far ahead or back; a quadratic one would hang on
     # this.
     line = 'a { b = [1, ${?x} y, "z"], c += 1 } \n k = x*y z\n l = ${l} [1\n] } \n'

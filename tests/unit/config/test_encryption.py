@@ -50,7 +50,7 @@ def test_more_options_can_be_named_nested_and_in_lists():
     )
 
 
-def test_without_a_shade_nothing_is_changed():
+def test_without_a_shade_values_are_unchanged():
     assert read("", 'password = "cGFzcw=="').spec.sources[0].options["password"] == "cGFzcw=="
     assert (
         read('shade.identifier = "default"', 'password = "cGFzcw=="')
@@ -66,7 +66,7 @@ def test_a_value_that_is_not_base64_is_a_problem_that_does_not_show_it():
     assert "hunter2" not in str(reading.errors[0])
 
 
-def test_an_unknown_shade_warns_and_uses_values_as_they_stand():
+def test_unknown_shade_warns_and_uses_values_unchanged():
     reading = read('shade.identifier = "bas64"', 'password = "cGFzcw=="')
     [problem] = reading.problems
     assert (problem.severity, problem.suggestion, problem.at.line) == (
@@ -77,7 +77,7 @@ def test_an_unknown_shade_warns_and_uses_values_as_they_stand():
     assert reading.spec.sources[0].options["password"] == "cGFzcw=="
 
 
-def test_encoding_is_the_other_way_round():
+def test_encoding_reverses_decoding():
     document = encode(
         parse_hocon(
             "env { shade.identifier = base64 }\nsource { A { password = pass, port = 1 } }",

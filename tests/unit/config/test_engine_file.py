@@ -1,4 +1,4 @@
-"""The engine's file -> settings, and where each of them came from."""
+"""From the engine's file to settings, and the source of each value."""
 
 import os
 from dataclasses import fields
@@ -20,8 +20,8 @@ from tidegate.model.engine import CheckpointSettings, EngineSettings, ScheduleSt
 from tidegate.model.errors import UserError
 from tidegate.model.problem import Location, Severity
 
-# What an operator of the reference has on disk, with keys of several of its versions.
-OF_THE_REFERENCE = """
+# A file of a SeaTunnel installation, with keys of several of its versions.
+SEATUNNEL_FILE = """
 seatunnel:
   engine:
     history-job-expire-minutes: 60
@@ -77,8 +77,8 @@ def read(text: str, **environ: str) -> EngineSettings:
     return settings
 
 
-def test_a_file_of_the_reference_works_as_it_is() -> None:
-    settings, sources, problems = read_engine(OF_THE_REFERENCE, "seatunnel.yaml", {})
+def test_file_of_seatunnel_works_unchanged() -> None:
+    settings, sources, problems = read_engine(SEATUNNEL_FILE, "seatunnel.yaml", {})
     assert settings.history_expire_minutes == 60
     assert settings.state_cleanup_delay_ms == 5_000
     assert settings.coordinator.schedule is ScheduleStrategy.REJECT
@@ -107,8 +107,8 @@ def test_a_file_of_the_reference_works_as_it_is() -> None:
     assert sources.of("http.port") == ValueSource(ValueOrigin.FILE, Location("seatunnel.yaml", 37))
 
 
-def test_keys_without_a_meaning_are_named_in_one_notice() -> None:
-    _, sources, problems = read_engine(OF_THE_REFERENCE, "seatunnel.yaml", {})
+def test_keys_without_effect_are_listed_in_one_notice() -> None:
+    _, sources, problems = read_engine(SEATUNNEL_FILE, "seatunnel.yaml", {})
     ignored = (
         "backup-count",
         "queue-type",
@@ -129,7 +129,7 @@ def test_keys_without_a_meaning_are_named_in_one_notice() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(IGNORED))
-def test_no_key_that_is_ignored_is_called_unknown(name: str) -> None:
+def test_ignored_keys_are_not_reported_as_unknown(name: str) -> None:
     for written in (name, f"{name}.below"):
         settings, sources, problems = read_engine(
             f"tidegate:\n  {written}: 1\n", "e.yaml", {}, strict=True
@@ -175,7 +175,7 @@ def test_every_setting_has_a_key_and_every_key_its_setting() -> None:
     assert [key.name for key in KEYS if not key.field] == ["slot-service.dynamic-slot"]
 
 
-def test_the_defaults_that_are_documented_are_those_in_force() -> None:
+def test_documented_defaults_are_the_effective_ones() -> None:
     for key in KEYS:
         if key.field and key.option.default is not None:
             assert value_at(EngineSettings(), key.field) == key.option.default, key.name
@@ -187,16 +187,12 @@ def test_the_defaults_that_are_documented_are_those_in_force() -> None:
     ids=lambda key: key.name,
 )
 def test_a_default_written_out_changes_nothing(key) -> None:
-    assert (
-        read(
-            f"tidegate:\n  {key.name}:"
-            f" {str(key.option.default).lower() if isinstance(key.option.default, bool) else key.option.default}\n"
-        )
-        == EngineSettings()
-    )
+    default = key.option.default
+    text = str(default).lower() if isinstance(default, bool) else default
+    assert read(f"tidegate:\n  {key.name}: {text}\n") == EngineSettings()
 
 
-def test_our_own_keys_are_understood() -> None:
+def test_keys_that_seatunnel_lacks_are_supported() -> None:
     settings = read("""
 tidegate:
   state: {url: "etcd://a:2379,b:2379/tide", compaction-threshold: 500, write-behind-delay: 100}
@@ -225,7 +221,7 @@ tidegate:
     assert (settings.http.host, settings.http.port) == ("127.0.0.2", 0)
 
 
-def test_all_of_spark_is_handed_on_as_text() -> None:
+def test_spark_settings_are_passed_on_as_text() -> None:
     settings = read("""
 tidegate:
   spark.master: local[2]
@@ -255,7 +251,7 @@ tidegate:
         ("{slot-service: {dynamic-slot: false}}", 2 * (os.cpu_count() or 1)),
     ],
 )
-def test_slots_follow_the_rule_of_the_reference(text: str, slots: int | None) -> None:
+def test_slots_follow_seatunnels_rule(text: str, slots: int | None) -> None:
     assert read(f"tidegate: {text}").worker.slots == slots
 
 
@@ -275,7 +271,7 @@ def test_slots_follow_the_rule_of_the_reference(text: str, slots: int | None) ->
         ),
     ],
 )
-def test_every_name_for_local_files_is_understood(storage: str, root: str) -> None:
+def test_every_name_for_local_files_is_supported(storage: str, root: str) -> None:
     settings = read(f"tidegate:\n  checkpoint.storage: {storage}\n")
     assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == (
         "localfile",
@@ -318,12 +314,12 @@ def test_every_name_for_local_files_is_understood(storage: str, root: str) -> No
         ("{plugin-config: {namespace: 's3a://b/x'}}", "s3", "s3a://b/x"),
     ],
 )
-def test_every_name_for_other_storages_is_understood(storage: str, kind: str, root: str) -> None:
+def test_every_name_for_other_storages_is_supported(storage: str, kind: str, root: str) -> None:
     settings = read(f"tidegate:\n  checkpoint.storage: {storage}\n")
     assert (settings.checkpoint.storage_type, settings.checkpoint.storage_root) == (kind, root)
 
 
-def test_variables_of_the_environment_and_files_are_filled_in(tmp_path: Path) -> None:
+def test_variables_of_the_environment_and_files_are_substituted(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("s3cret:with$\n")
     text = f"""tidegate:
   state.url: postgresql://tide:${{PW}}@${{HOST:localhost}}/tide
@@ -350,14 +346,14 @@ def test_variables_of_the_environment_and_files_are_filled_in(tmp_path: Path) ->
     )
 
 
-def test_what_is_filled_in_is_not_filled_in_again() -> None:
+def test_substituted_values_are_not_substituted_again() -> None:
     assert (
         read("tidegate: {http.basic-auth-password: '${A}'}", A="${B}", B="x").http.password
         == "${B}"
     )
 
 
-def test_a_value_that_is_empty_is_not_given() -> None:
+def test_empty_value_counts_as_not_set() -> None:
     settings, sources, problems = read_engine(
         "tidegate:\n  http:\n    port:\n    host: ~\n  checkpoint:\n  spark:\n  worker: {tags:"
         " {}}\n",
@@ -384,7 +380,7 @@ class TestWhichFile:
         path.write_text(f"tidegate: {{http.port: {port}}}")
         return path
 
-    def test_the_one_of_the_command_line_then_of_the_environment_then_of_the_home(
+    def test_command_line_is_preferred_to_environment_and_home(
         self, home: Home, tmp_path: Path
     ) -> None:
         wanted, named = (
@@ -413,7 +409,7 @@ class TestWhichFile:
             [],
         )
 
-    def test_one_that_was_asked_for_and_is_not_there_is_a_problem(self, home: Home) -> None:
+    def test_requested_file_that_does_not_exist_is_a_problem(self, home: Home) -> None:
         self.write(home.root / "tidegate.yaml", 3)
         for path, environ in (
             (home.root / "no.yaml", {}),
@@ -425,13 +421,13 @@ class TestWhichFile:
                 (f"the engine's file {home.root / 'no.yaml'} does not exist", Severity.ERROR)
             ]
 
-    def test_one_that_cannot_be_read_is_a_problem(self, home: Home) -> None:
+    def test_unreadable_file_is_a_problem(self, home: Home) -> None:
         (home.root / "latin.yaml").write_bytes(b"tidegate: {http.host: \xe9}")
         assert "is a directory" in load_engine(home.root, {})[2][0].message
         assert "is not UTF-8 text" in load_engine(home.root / "latin.yaml", {})[2][0].message
 
 
-def test_the_command_line_wins_and_is_named() -> None:
+def test_command_line_overrides_the_file_and_is_shown_as_source() -> None:
     settings, sources, _ = read_engine("tidegate: {http: {port: 1, host: 127.0.0.2}}", "e.yaml", {})
     settings, sources = override(
         settings,
@@ -454,7 +450,7 @@ def test_the_command_line_wins_and_is_named() -> None:
     ] == ["command line", "e.yaml:1", "command line"]
 
 
-def test_the_command_line_is_checked_as_the_file_is() -> None:
+def test_values_of_the_command_line_are_checked_too() -> None:
     with pytest.raises(UserError, match=r"http\.port: 70000 is too large"):
         override(EngineSettings(), EngineSources(), {"http.port": 70_000})
     with pytest.raises(
@@ -463,7 +459,7 @@ def test_the_command_line_is_checked_as_the_file_is() -> None:
         override(EngineSettings(), EngineSources(), {"http.prt": 1})
 
 
-def test_settings_that_are_printed_tell_no_secret() -> None:
+def test_printed_settings_contain_no_secret() -> None:
     text = """
 tidegate:
   state.url: postgresql://u:hunter2@h/d

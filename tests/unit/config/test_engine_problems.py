@@ -1,4 +1,4 @@
-"""What is wrong with an engine's file: everything at once, each with its line and what was meant."""
+"""Problems of an engine's file: all at once, each with its line and a suggestion."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def one(text: str, **environ: str) -> str:
     return problems[0]
 
 
-def test_all_problems_are_told_at_once_in_file_order() -> None:
+def test_all_problems_are_reported_at_once_in_file_order() -> None:
     text = """tidegate:
   state.url: ${NOT_SET}
   http:
@@ -62,7 +62,7 @@ def test_all_problems_are_told_at_once_in_file_order() -> None:
     ]
 
 
-def test_a_value_that_is_refused_is_not_in_force() -> None:
+def test_refused_value_has_no_effect() -> None:
     settings, sources, _ = read_engine(
         "tidegate: {http.port: x, http.host: localhost}", "e.yaml", {}
     )
@@ -70,7 +70,7 @@ def test_a_value_that_is_refused_is_not_in_force() -> None:
     assert (str(sources.of("http.port")), str(sources.of("http.host"))) == ("default", "e.yaml:1")
 
 
-def test_an_unknown_key_is_a_warning_and_an_error_where_asked() -> None:
+def test_unknown_key_is_a_warning_or_an_error_if_strict() -> None:
     text = "seatunnel:\n  engine:\n    backup-cont: 1\n"
     assert told(text) == [
         "e.yaml:3: warning: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean"
@@ -155,7 +155,7 @@ def test_a_value_where_a_block_belongs_is_an_error_that_does_not_show_it(text: s
         ),
     ],
 )
-def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(
+def test_unsupported_storage_is_kept_and_refused_by_name(
     storage: str, kind: str, words: str
 ) -> None:
     settings, _, problems = read_engine(
@@ -208,7 +208,7 @@ def test_a_storage_that_cannot_be_is_kept_and_refused_by_name(
         ),
     ],
 )
-def test_what_values_mean_together_is_judged(body: str, words: str) -> None:
+def test_values_are_checked_against_each_other(body: str, words: str) -> None:
     problem = one(f"tidegate: {body}")
     assert words in problem
     assert "hunter2" not in problem
@@ -226,7 +226,7 @@ def test_what_values_mean_together_is_judged(body: str, words: str) -> None:
         "{http: {host: 127.1.2.3}}",
     ],
 )
-def test_an_api_that_strangers_cannot_use_is_fine(body: str) -> None:
+def test_api_with_authentication_or_on_loopback_has_no_warning(body: str) -> None:
     assert told(f"tidegate: {body}") == []
 
 

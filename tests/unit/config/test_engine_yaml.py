@@ -1,5 +1,6 @@
-"""YAML of the engine's file: plain values of YAML 1.2 with their lines, every mistake named,
-nothing constructed, no words of the file in messages.
+"""YAML of the engine's file: values of YAML 1.2 with lines, and every mistake.
+
+No objects are constructed, and messages do not quote the file.
 """
 
 import pytest
@@ -65,7 +66,7 @@ def test_every_key_has_its_line() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "~"])
-def test_an_empty_file_says_nothing_and_is_no_mistake(text: str) -> None:
+def test_empty_file_has_no_data_and_no_problem(text: str) -> None:
     document = parse(text)
     assert (document.data, document.problems) == ({}, [])
 
@@ -118,13 +119,13 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> N
         "{hunter2",
     ],
 )
-def test_a_password_that_forgot_its_quotes_is_not_in_the_message(value: str) -> None:
+def test_unquoted_password_is_not_in_the_message(value: str) -> None:
     complaints = told(f"password: {value}\n")
     assert complaints
     assert not any("hunter2" in complaint for complaint in complaints)
 
 
-def test_aliases_are_followed_within_reason() -> None:
+def test_aliases_are_followed_up_to_a_limit() -> None:
     assert parse("a: &x {b: 1}\nc: *x\n").data == {"a": {"b": 1}, "c": {"b": 1}}
     levels = [f"k{i}: &k{i} [{', '.join([f'*k{i - 1}'] * 10)}]" for i in range(1, 9)]
     assert "with its aliases" in told("\n".join(["k0: &k0 [1]", *levels]))[0]
@@ -132,11 +133,11 @@ def test_aliases_are_followed_within_reason() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "a: " + "{b: " * 100 + "1" + "}" * 100])
-def test_what_is_nested_without_end_is_refused(text: str) -> None:
+def test_unbounded_nesting_is_refused(text: str) -> None:
     assert "nested too deep" in told(text)[0]
 
 
-def test_a_file_of_a_million_characters_is_not_even_looked_at() -> None:
+def test_file_of_a_million_characters_is_not_parsed() -> None:
     assert told("#" * (CHARS_MAX + 1)) == [
         f"e.yaml: error: the file has more than {CHARS_MAX:,} characters: it is not an engine's"
         " file"

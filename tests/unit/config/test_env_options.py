@@ -1,4 +1,4 @@
-"""The env block: both generations of names, what is ignored on Spark, what is wrong."""
+"""The env block: old and new names, what is ignored on Spark, and problems."""
 
 import pytest
 
@@ -25,9 +25,11 @@ def test_a_job_without_env_has_the_defaults():
 
 def test_every_option_has_its_field():
     env = env_of(
-        """job.name = n, job.mode = streaming, parallelism = "4", job.retry.times = 5, job.retry.interval.seconds = 7
-        checkpoint.interval = 1000, checkpoint.timeout = 2000, min-pause = 50, checkpoint.retain-after-job-cancelled = false
-        checkpoint.max-retained = 3, read_limit.rows_per_second = 10, read_limit.bytes_per_second = 20
+        """job.name = n, job.mode = streaming, parallelism = "4", job.retry.times = 5
+        job.retry.interval.seconds = 7
+        checkpoint.interval = 1000, checkpoint.timeout = 2000, min-pause = 50
+        checkpoint.retain-after-job-cancelled = false, checkpoint.max-retained = 3
+        read_limit.rows_per_second = 10, read_limit.bytes_per_second = 20
         batch.max-rows = 100, batch.max-bytes = 200, batch.max-files = 300, pipeline_concurrency = 2
         jars = "a.jar; b.jar;", tag_filter { zone = a, n = 1 }, custom_parameters { p.q = 1 }
         spark.executor.memory = 1g, spark.executor.cores = 2"""
@@ -67,7 +69,7 @@ def test_nested_keys_are_the_same_as_flat_ones():
     )
 
 
-def test_old_names_are_understood():
+def test_old_names_are_supported():
     env = env_of(
         "execution.parallelism = 3, execution.checkpoint.interval = 1000,"
         " execution.checkpoint.timeout = 2000"
@@ -97,7 +99,7 @@ def test_the_new_name_wins_over_the_old_one():
         ("paralelism = 5", Severity.WARNING),
     ],
 )
-def test_what_cannot_be_obeyed_is_accepted_and_named_with_its_line(option, severity):
+def test_unsupported_options_are_accepted_and_reported_with_their_line(option, severity):
     reading = read(option)
     [problem] = reading.problems
     assert (problem.severity, problem.at.line) == (severity, 2)
@@ -128,5 +130,5 @@ def test_a_wrong_value_is_an_error(option):
     assert problem.path.startswith("env.")
 
 
-def test_all_wrong_values_are_said_at_once():
+def test_all_wrong_values_are_reported_at_once():
     assert len(read("job.mode = BACH\nparallelism = many\ncheckpoint.timeout = soon").errors) == 3

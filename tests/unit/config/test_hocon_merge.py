@@ -61,7 +61,7 @@ def test_a_second_source_block_replaces_the_first_with_a_warning():
     assert (problem.at.line, "line 1" in problem.message) == (3, True)
 
 
-def test_a_plugins_places_point_to_its_own_lines():
+def test_locations_of_a_plugin_point_to_its_own_lines():
     positions = parse_hocon("source {\n  Fake {\n    a = 1\n  }\n}", "job.conf").positions
     assert {path: at.line for path, at in positions.items()} == {
         ("source",): 1,
@@ -138,7 +138,7 @@ def test_an_optional_substitution_that_is_missing_leaves_nothing():
     }
 
 
-def test_what_is_found_nowhere_stays_as_text():
+def test_unknown_names_stay_as_text():
     assert read('a = ${x}\nb = "p "${x}" q"\nc = "${x}"') == {
         "a": "${x}",
         "b": "p ${x} q",
@@ -146,7 +146,7 @@ def test_what_is_found_nowhere_stays_as_text():
     }
 
 
-def test_names_that_are_not_in_the_file_are_asked_outside_with_a_default_last():
+def test_names_that_are_not_in_the_file_are_looked_up_with_a_default_last():
     outside = {"x": "5", "l": ["a", "b"], "path": "/bin"}.get
     data = read(
         "a = ${x}\nb = ${l}\nc = ${nope:7}\nd = ${?x}\npath = ${path}\ny = 1\ne = ${y}",
@@ -158,7 +158,7 @@ def test_names_that_are_not_in_the_file_are_asked_outside_with_a_default_last():
 @pytest.mark.parametrize(
     "text", ["a = ${b}\nb = ${a}", "a { b = ${a} }", "a = [${a}]", "a = ${b}\nb = ${c}\nc = ${a}"]
 )
-def test_a_value_that_needs_itself_is_a_problem(text):
+def test_cyclic_substitution_is_a_problem(text):
     assert any("refers to itself" in problem for problem in problems(text))
 
 
@@ -180,7 +180,7 @@ def test_the_values_of_a_substituted_object_keep_the_lines_where_they_were_writt
         "\n".join(f"a{i} = ${{a{i + 1}}}" for i in range(5000)),
     ],
 )
-def test_substitutions_that_blow_up_are_refused(text):
+def test_exponential_substitutions_are_refused(text):
     assert any("substitutions" in problem for problem in problems(text))
 
 
@@ -191,7 +191,7 @@ def files(**texts):
     return {name.replace("__", "/").replace("_", "."): text for name, text in texts.items()}.get
 
 
-def test_an_include_is_merged_where_it_stands():
+def test_include_is_merged_at_its_position():
     read_file = files(base_conf="a = 1\nb = 1\nsource { A {} }")
     assert read('a = 0\ninclude "base.conf"\nb = 2', read=read_file) == {
         "a": 1,
@@ -200,7 +200,7 @@ def test_an_include_is_merged_where_it_stands():
     }
 
 
-def test_an_include_is_found_from_the_file_that_says_it_and_without_its_suffix():
+def test_include_is_found_relative_to_its_file_and_without_a_suffix():
     document = parse_hocon(
         'include "sub/one"',
         "dir/job.conf",
@@ -226,7 +226,7 @@ def test_an_include_inside_of_source_adds_its_plugins():
     }
 
 
-def test_a_missing_include_is_nothing_unless_it_is_required():
+def test_missing_include_is_ignored_unless_it_is_required():
     assert read('include "gone.conf"\na = 1') == {"a": 1}
     assert problems('\ninclude required("gone.conf")') == [
         "job.conf:2: error: the included file gone.conf does not exist"
@@ -234,7 +234,7 @@ def test_a_missing_include_is_nothing_unless_it_is_required():
     assert "gone.conf" in problems('include required(file("gone.conf"))')[0]
 
 
-def test_includes_that_go_in_a_circle_are_a_problem():
+def test_cyclic_includes_are_a_problem():
     circle = files(a_conf='include "b.conf"', b_conf='include "a.conf"')
     assert "includes itself" in problems('include "a.conf"', read=circle)[0]
     assert "includes itself" in problems('include "job.conf"', read=files(job_conf="x = 1"))[0]

@@ -74,7 +74,7 @@ def test_the_rest_is_still_read_after_a_mistake():
     assert (data["a"], data["e"], data["f"]["h"], data["i"]) == (1, 2, 3, 4)
 
 
-def test_a_hopeless_file_does_not_drown_the_reader():
+def test_number_of_problems_is_limited():
     assert len(problems("\n".join("*" for _ in range(1000)))) == PROBLEMS_MAX
 
 

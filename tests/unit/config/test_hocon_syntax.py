@@ -1,6 +1,6 @@
 """What HOCON text means, value by value.
 
-The expectations were compared once with the reference's own parser.
+The expectations were compared once with SeaTunnel's own parser.
 """
 
 import pytest
@@ -53,7 +53,7 @@ def read(text, **more):
         ("{}", {}),
     ],
 )
-def test_a_value_is_read_as_the_reference_reads_it(written, value):
+def test_value_is_read_as_seatunnel_reads_it(written, value):
     data = read(f"k = {written}")
     assert data == {"k": value}
     assert type(data["k"]) is type(value)
@@ -72,7 +72,7 @@ def test_a_value_is_read_as_the_reference_reads_it(written, value):
         ("{a = 1} {b = 2, a = 3}", {"a": 3, "b": 2}),
     ],
 )
-def test_values_side_by_side_are_one_value_and_numbers_keep_their_text(written, value):
+def test_values_on_one_line_are_concatenated_and_numbers_keep_their_text(written, value):
     assert read(f"k = {written}") == {"k": value}
 
 
@@ -112,7 +112,7 @@ def test_a_dot_in_a_key_does_not_nest_and_an_arrow_does():
     assert data == {"row.num": 5, "x.y": 1, "a": {"b": {"c": 2}}, "p->q": 3}
 
 
-def test_a_dotted_key_stands_beside_the_scalar_of_its_first_name():
+def test_dotted_key_is_independent_of_the_scalar_of_its_first_name():
     assert read("start_mode = specific\nstart_mode.offsets { t-0 = 50 }") == {
         "start_mode": "specific",
         "start_mode.offsets": {"t-0": 50},

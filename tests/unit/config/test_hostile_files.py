@@ -1,5 +1,6 @@
-"""Job files of a few hundred bytes that would expand without end, and files of megabytes: refused
-by a limit, with bounded memory.
+"""Small job files that would expand without limit, and very large ones, are refused.
+
+Memory stays bounded.
 """
 
 import tracemalloc
@@ -56,7 +57,9 @@ def complaints(text: str, form: Format = Format.HOCON) -> list[str]:
 
 
 @pytest.mark.parametrize("name", EXPANDING)
-def test_a_file_that_expands_without_end_is_refused_before_it_fills_the_memory(name: str) -> None:
+def test_file_that_expands_without_limit_is_refused_before_it_exhausts_the_memory(
+    name: str,
+) -> None:
     tracemalloc.start()
     try:
         found = complaints(HEAD + EXPANDING[name])
@@ -79,8 +82,8 @@ def test_a_large_json_file_is_refused_by_its_number_of_keys() -> None:
     ]
 
 
-def test_thousands_of_appended_values_are_all_there() -> None:
-    """The cost of `+=` and of a key given again grows with the file, not with its square."""
+def test_thousands_of_values_can_be_appended() -> None:
+    """The cost of `+=` and of repeated keys is linear in the size of the file."""
     many = 20_000
     text = "a = [0]\n" + "a += 1\n" * many + "".join(f"b {{ k{i} = 1 }}\n" for i in range(many))
     reading = read_text(HEAD + text + SMALL, "job")
@@ -88,9 +91,7 @@ def test_thousands_of_appended_values_are_all_there() -> None:
 
 
 def test_appended_values_do_not_change_what_was_copied_before() -> None:
-    """A reference to a list that grows afterwards sees the final list; a copy made by joining does
-    not alias it.
-    """
+    """A reference to a growing list sees the final list; a concatenated copy does not."""
     text = "a = [1]\na += 2\nb = ${a} [9]\na += 3\na += 4\n"
     reading = read_text(HEAD + text + SMALL.replace("[1]", "${b}"), "job")
     assert reading.spec is not None

@@ -14,7 +14,8 @@ def problems(text):
 def test_flat_keys_stay_flat_and_a_job_is_the_same_as_in_hocon():
     text = """{
   "env": { "job.mode": "batch" },
-  "source": [ { "plugin_name": "FakeSource", "plugin_output": "a", "row.num": 100, "schema": { "fields": { "a->b": "int" } } } ],
+  "source": [ { "plugin_name": "FakeSource", "plugin_output": "a", "row.num": 100,
+                "schema": { "fields": { "a->b": "int" } } } ],
   "sink": [ { "plugin_name": "Console", "plugin_input": "a" } ]
 }"""
     spec = load_text(text, "job.json", Format.JSON)
@@ -33,7 +34,7 @@ def test_an_object_named_source_is_not_turned_into_a_list():
         load_text('{"source": {"a": {}}, "sink": [{"plugin_name": "b"}]}', "job.json", Format.JSON)
 
 
-def test_variables_in_json_text_are_filled_in():
+def test_variables_in_json_text_are_replaced():
     spec = load_text(
         '{"source":[{"plugin_name":"A","x":"${v:1}"}],"sink":[{"plugin_name":"B"}]}',
         "j",

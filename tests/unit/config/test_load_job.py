@@ -1,4 +1,4 @@
-"""From a file to a JobSpec: formats, structure, blocks, bytes that are no text."""
+"""From a file to a JobSpec: formats, structure, blocks, and bytes that are not text."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def problems(text):
     ]
 
 
-def test_blocks_have_names_wiring_places_and_all_their_options():
+def test_blocks_have_names_wiring_locations_and_all_their_options():
     spec = load_text(JOB, "job.conf")
     source, transform, sink = spec.blocks()
     assert (
@@ -64,7 +64,7 @@ def test_blocks_have_names_wiring_places_and_all_their_options():
     assert spec.notices == ()
 
 
-def test_the_older_names_of_inputs_and_outputs_are_understood():
+def test_older_names_of_inputs_and_outputs_are_supported():
     spec = load_text(
         'source { A { result_table_name = a } }\nsink { B { source_table_name = "a, b", parallelism'
         " = 0 } }",
@@ -75,7 +75,7 @@ def test_the_older_names_of_inputs_and_outputs_are_understood():
     assert spec.sinks[0].parallelism == 1
 
 
-def test_an_option_called_name_that_is_no_text_is_left_to_the_connector():
+def test_name_option_that_is_not_text_belongs_to_the_connector():
     assert (
         load_text("source { A { name { x = 1 } } }\nsink { B {} }", "job.conf").sources[0].name
         is None
@@ -95,7 +95,7 @@ def test_a_missing_sink_is_a_problem_and_the_rest_is_still_read():
     assert reading.spec.sources[0].plugin == "A"
 
 
-def test_wrong_structure_is_said_at_its_line():
+def test_wrong_structure_is_reported_at_its_line():
     text = "env = 5\nsource {\n A = 5\n B {}\n}\nsink = text"
     assert [(line, path) for _, line, path in problems(text)] == [
         (1, "env"),
@@ -104,12 +104,12 @@ def test_wrong_structure_is_said_at_its_line():
     ]
 
 
-def test_a_written_out_plugin_needs_its_name():
+def test_plugin_in_a_list_requires_its_name():
     [(kind, line, path)] = problems("source = [\n { x = 1 }\n]\nsink { B {} }")
     assert (kind, line, path) == (ProblemKind.OPTION, 2, "source[0]")
 
 
-def test_unknown_parts_of_a_file_are_warned_about_with_the_nearest_right_one():
+def test_unknown_top_level_keys_cause_a_warning_with_a_suggestion():
     reading = read_text("sorce { A {} }\nenv.job.mode = BATCH\n" + JOB, "job.conf")
     assert [(p.severity, p.path, p.suggestion) for p in reading.problems] == [
         (Severity.WARNING, "sorce", "source"),
@@ -154,7 +154,7 @@ def test_includes_are_read_beside_the_file(tmp_path):
     assert spec.sources[0].locate(("x",)).line == 3
 
 
-def test_an_included_file_that_is_no_text_is_named(tmp_path):
+def test_included_file_that_is_not_text_is_named(tmp_path):
     (tmp_path / "job.conf").write_text('include "base.conf"\nsource { A {} }\nsink { K {} }')
     (tmp_path / "base.conf").write_bytes(b"a = \xff")
     with pytest.raises(BadJob, match=r"base\.conf.*UTF-8"):
@@ -170,7 +170,7 @@ def test_an_included_file_that_is_no_text_is_named(tmp_path):
         ("a = é".encode("latin-1"), "UTF-8"),
     ],
 )
-def test_bytes_that_are_no_text_are_one_clear_problem(tmp_path, raw, words):
+def test_bytes_that_are_not_text_are_one_clear_problem(tmp_path, raw, words):
     path = tmp_path / "job.conf"
     path.write_bytes(raw)
     [problem] = read_job(str(path)).problems

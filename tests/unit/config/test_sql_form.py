@@ -36,7 +36,8 @@ CREATE TABLE src (id INT, name VARCHAR(10)) WITH (
 );
 create table tmp as select id, upper(name) as name from src where name <> ';' ;
 INSERT INTO snk SELECT * FROM tmp;
-CREATE TABLE snk WITH ('connector' = 'Jdbc', 'type' = 'sink', 'query' = 'select ''x'' from t', 'delimiter' = '\\t');
+CREATE TABLE snk WITH ('connector' = 'Jdbc', 'type' = 'sink', 'query' = 'select ''x'' from t',
+  'delimiter' = '\\t');
 """
     spec = load_text(text, "job.sql", Format.SQL)
     assert spec.env.mode is JobMode.STREAMING
@@ -74,7 +75,7 @@ def test_two_inserts_into_one_table_are_two_sinks_with_their_own_temporary_names
     assert [sink.inputs for sink in spec.sinks] == [("src__temp1",), ("src__temp2",)]
 
 
-def test_comments_inside_of_a_select_are_left_out_of_its_query():
+def test_comments_inside_of_a_select_are_removed_from_its_query():
     spec = load_text(
         SOURCE + SINK + "INSERT INTO snk SELECT a, -- one\n b /* two */ FROM src;",
         "job.sql",
@@ -102,7 +103,7 @@ def test_variables_work_in_options_and_in_blocks():
     assert (options["x"], options["y"]) == ("1", {"z": "1"})
 
 
-def test_a_sink_that_nothing_is_inserted_into_is_left_out_with_a_warning():
+def test_sink_without_an_insert_is_ignored_with_a_warning():
     other = "CREATE TABLE lonely WITH ('connector'='Console', 'type'='sink');\n"
     reading = read_text(SOURCE + SINK + other + "INSERT INTO snk SELECT src", "job.sql", Format.SQL)
     assert [(p.severity, p.at.line) for p in reading.problems] == [(Severity.WARNING, 3)]

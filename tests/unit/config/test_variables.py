@@ -1,4 +1,4 @@
-"""Variables: where values come from, what is left alone, what is a problem."""
+"""Variables: sources of values, placeholders that stay, and problems."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_the_command_line_wins_over_the_environment_and_both_over_a_default(writ
     assert value(written.replace("}", ":7}")) == "7"
 
 
-def test_a_default_is_taken_where_nothing_is_set_and_may_be_empty():
+def test_default_is_used_if_nothing_is_set_and_may_be_empty():
     assert value('"a ${x: b c } d"') == "a b c d"
     assert value('"${x:}"') == ""
     assert value('"${x:dflt}"', variables=["x="]) == "dflt"
@@ -45,7 +45,7 @@ def test_variables_are_replaced_everywhere_in_a_text_and_in_lists_and_blocks():
     assert value('["${a}", { q = "${a}" }]', variables=["a=1"]) == ["1", {"q": "1"}]
 
 
-def test_a_value_in_brackets_is_a_list_where_the_variable_stands_alone_and_unquoted():
+def test_value_in_brackets_is_a_list_if_the_variable_is_alone_and_unquoted():
     given = ["t=['abc', d~f,hi]"]
     assert value("${t}", variables=given) == ["abc", "d~f", "hi"]
     assert value('"${t}"', variables=given) == "['abc', d~f,hi]"
@@ -82,12 +82,12 @@ def test_an_argument_without_name_or_value_is_refused(argument):
         read_variables([argument])
 
 
-def test_a_name_that_the_sink_fills_in_cannot_be_given():
+def test_placeholders_of_the_sink_cannot_be_set():
     with pytest.raises(UserError, match="table_name"):
         read_variables(["table_name=x"])
 
 
-def test_what_the_sink_fills_in_stays_whatever_the_environment_says():
+def test_placeholders_of_the_sink_ignore_the_environment():
     sink = (
         'table = "${database_name}.${table_name:t}", file = "${now}_${uuid}_${transactionId}", dir'
         ' = "${k0}=${v0}", keys = ["${primary_key}"]'
@@ -111,7 +111,7 @@ def test_what_the_sink_fills_in_stays_whatever_the_environment_says():
     assert options["keys"] == ["${primary_key}"]
 
 
-def test_a_template_over_the_fields_of_a_row_is_no_variable():
+def test_row_templates_are_not_variables():
     sink = (
         'topic = "${c_string}", index = "st-${age}", custom_request_body { m = [{ c = "${anything}"'
         " }] }"
@@ -132,12 +132,12 @@ def test_a_variable_that_is_not_set_is_a_problem_with_its_name_line_and_path():
     assert "OTHER" in reading.errors[1].message
 
 
-def test_a_missing_variable_is_said_once_and_not_as_a_wrong_number_too():
+def test_missing_variable_is_reported_once_and_not_as_a_wrong_number_too():
     reading = read_text(
         "env { parallelism = ${p} }\n" + JOB.format('parallelism = "${p}"', ""), "job.conf"
     )
     assert [p.path for p in reading.errors] == ["env.parallelism", "source[0].parallelism"]
 
 
-def test_text_that_only_looks_like_a_variable_is_left_alone():
+def test_text_that_only_resembles_a_variable_is_unchanged():
     assert value('"a ${ b c } ${1} $x"') == "a ${ b c } ${1} $x"

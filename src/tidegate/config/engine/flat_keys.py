@@ -92,7 +92,9 @@ def _add(
         flat.problems.append(
             _problem(at, shown, f"{key} is set twice, first on line {flat.leaves[key].at.line}")
         )
-    elif key in _BLOCKS or not key or any(known.startswith(f"{key}.") for known in OPTIONS.keys()):  # noqa: SIM118  # not a mapping
+    elif (
+        key in _BLOCKS or not key or any(each.key.startswith(f"{key}.") for each in OPTIONS.options)
+    ):
         if value is not None:
             flat.problems.append(
                 _problem(at, shown, f"{key or 'this'} is a block: write its keys below it")

@@ -1,8 +1,8 @@
-"""Load the engine's file as EngineSettings, with the source of every value and all problems.
+"""Load the engine's file as EngineSettings, with the source of every value.
 
-Callers: cli (server, worker, run, config show). Reads the file and those that `${file:...}` names;
-the environment is an argument. Starts nothing, and never raises for what it reads: callers must
-check for problems of Severity.ERROR first.
+Callers: cli (server, worker, run, config show). Also returns all problems. Reads the file and those
+that `${file:...}` names; the environment is an argument. Starts nothing, and never raises for what
+it reads: callers must check for problems of Severity.ERROR first.
 """
 
 import os
@@ -175,7 +175,8 @@ def _settings(values: Values, block: Block) -> EngineSettings:
     where = checkpoint_storage(values)
     settings = with_value(settings, "worker.slots", slots(values, os.cpu_count() or 1))
     settings = with_value(settings, "checkpoint.storage_type", where.type)
-    return with_value(settings, "checkpoint.storage_root", where.root)  # type: ignore[no-any-return]  # with_value keeps the type
+    complete: EngineSettings = with_value(settings, "checkpoint.storage_root", where.root)
+    return complete
 
 
 _CONVERTERS: dict[str, Callable[[Any], Any]] = {

@@ -36,7 +36,7 @@ class ShownSetting:
 def effective_settings(
     settings: EngineSettings, sources: EngineSources, home: Home
 ) -> list[ShownSetting]:
-    """List every key, in the order of the reference page.
+    """List every key, in the order of docs/reference/engine.md.
 
     Blocks with free keys are listed by entry, Spark's last.
     """

@@ -24,7 +24,8 @@ _TAG = "tag:yaml.org,2002:"
 class _PlainLoader(yaml.SafeLoader):
     """Only composes. Its scalars are typed by the rules of YAML 1.2."""
 
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  # as the class above declares it
+    # Declared as in the base class.
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
 
 def _resolver(tag: str, pattern: str, first: str) -> None:

@@ -320,7 +320,7 @@ class Resolver:
             self.problems.add(reference.at, f"{reference.raw} refers to itself")
 
     def _find(self, path: Path) -> Value | None:
-        """Find the value at a path; a name with dots is also tried as several names, as in HOCON."""
+        """Find the value at a path; `a.b` is also tried as two names, as in HOCON."""
         nodes: list[tuple[Value, Path]] = [(self.root, path)]
         tries = 0
         while nodes and (tries := tries + 1) < 100:
