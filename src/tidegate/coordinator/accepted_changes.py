@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tidegate.coordinator.job_snapshot import JobSnapshot
 from tidegate.model.errors import UserError
+from tidegate.model.option_error import MessagePart, OptionError, OptionMention
 from tidegate.model.records import JobOutcome, JobStatus
 from tidegate.model.table_changes import AcceptedChange, ChangeChoice, ChangeStop
 
@@ -25,18 +26,20 @@ class NotStopped(UserError):
         self.job_id = job_id
 
 
-class ChoiceNotOffered(UserError):
+class ChoiceNotOffered(OptionError):
     """The change does not allow this choice."""
 
     condition = "choice-not-offered"
 
     def __init__(self, change: AcceptedChange, stop: ChangeStop) -> None:
-        offered = (
-            ", ".join(choice.value for choice in stop.choices) or "none: start with --restore fresh"
-        )
+        offered: list[MessagePart] = [", ".join(choice.value for choice in stop.choices)]
+        if not stop.choices:
+            offered = ["none: start with ", OptionMention("--restore", "fresh")]
         super().__init__(
             f"{change.choice.value} is not possible at {stop.at} of {stop.table}"
-            f" ({stop.statement}): the choices are {offered}. Nothing was done"
+            f" ({stop.statement}): the choices are ",
+            *offered,
+            ". Nothing was done",
         )
         self.stop = stop
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tidegate.model.errors import UserError
+from tidegate.model.option_error import OptionError, OptionMention
 
 POSITION_CHARS_MAX = 200
 TABLE_CHARS_MAX = 500
@@ -81,14 +82,15 @@ class AcceptedChange:
         given = word.strip().lower()
         if not at.strip() or given not in list(ChangeChoice):
             choices = ", ".join(choice.value for choice in ChangeChoice)
-            raise UserError(
-                f"--accept-change {text!r} is invalid: write [TABLE@]POSITION=CHOICE, with the"
-                f" position from the job's error and one of the choices {choices}"
+            raise OptionError(
+                OptionMention("--accept-change", repr(text)),
+                " is invalid: write [TABLE@]POSITION=CHOICE, with the"
+                f" position from the job's error and one of the choices {choices}",
             )
         if len(at) > POSITION_CHARS_MAX or len(table) > TABLE_CHARS_MAX:
-            raise UserError(
-                f"--accept-change {text[:80]!r}...: a position has at most {POSITION_CHARS_MAX}"
-                " characters"
+            raise OptionError(
+                OptionMention("--accept-change", f"{text[:80]!r}..."),
+                f": a position has at most {POSITION_CHARS_MAX} characters",
             )
         return AcceptedChange(at=at.strip(), choice=ChangeChoice(given), table=table.strip())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegate.clock import Clock
 from tidegate.model.errors import Domain, TransientError
+from tidegate.model.option_error import MessagePart, OptionMention
 from tidegate.model.records import JobRecord, PipelineState
 from tidegate.model.restore import OnSinkLost
 from tidegate.plugin.contract import TargetRecord
@@ -38,7 +39,8 @@ class SinkLostRecord(TransientError):
 
     def __init__(self, operator: str, record: TargetRecord, checkpoint: int) -> None:
         super().__init__(
-            describe_loss(operator, record, checkpoint) + f". Nothing was written. {CHOICES}"
+            f"{describe_loss(operator, record, checkpoint)}. Nothing was written. "
+            + "".join(map(str, CHOICES))
         )
         self.operator = operator
         self.target = record.target
@@ -46,10 +48,12 @@ class SinkLostRecord(TransientError):
         self.checkpoint = checkpoint
 
 
-CHOICES = (
+CHOICES: tuple[MessagePart, ...] = (
     "Bring the target back as it was (mount its disk, undo the move, restore a newer backup), and"
-    " restore again; or continue with --on-sink-lost continue (rows that were written before are"
-    " not written again), or start over with --restore fresh"
+    " restore again; or continue with ",
+    OptionMention("--on-sink-lost", "continue"),
+    " (rows that were written before are not written again), or start over with ",
+    OptionMention("--restore", "fresh"),
 )
 
 

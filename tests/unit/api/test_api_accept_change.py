@@ -93,7 +93,8 @@ def test_a_decision_resumes_the_job_and_lists_manual_steps(site) -> None:
     answer = site.http.post("/api/v1/jobs/5/accept-change", json=DECISION)
     assert answer.status_code == 202, answer.text
     assert any(
-        "rows that the table no longer has stay in the target" in note for note in answer.json()["notes"]
+        "rows that the table no longer has stay in the target" in note
+        for note in answer.json()["notes"]
     )
     record = site.solid.get(RUNNING_JOBS, "5").value
     assert record["accepted_changes"] == [

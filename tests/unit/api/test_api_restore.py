@@ -10,11 +10,18 @@ import pytest
 from starlette.datastructures import QueryParams
 
 from tidegate.api.app import make_app
-from tidegate.api.seatunnel.restore_params import refused, restore_options
+from tidegate.api.seatunnel.restore_params import in_parameters, restore_options
 from tidegate.checkpoints.manifest import Manifest
-from tidegate.coordinator.restore.options import RestoreOptions, RestoreSource
+from tidegate.coordinator.restore.options import (
+    NeedsChoice,
+    PreviousRun,
+    RestoreOptions,
+    RestoreSource,
+    decide,
+)
 from tidegate.model.document import from_document
 from tidegate.model.errors import UserError
+from tidegate.model.option_error import OptionError, OptionMention
 from tidegate.model.records import (
     JOB_STATES,
     PIPELINES,
@@ -366,10 +373,45 @@ def test_a_running_job_is_taken_over(site) -> None:
     assert site.get("/job-info/5").json()["jobStatus"] == "CREATED"
 
 
-def test_a_reworded_error_keeps_its_condition() -> None:
-    error = UserError("say --restore latest, or --on-damaged older, or --takeover")
+def test_options_in_an_error_are_reworded_and_its_condition_is_kept() -> None:
+    error = OptionError(
+        "use ",
+        OptionMention("--restore", "latest"),
+        ", or ",
+        OptionMention("--on-damaged", "older"),
+        ", without ",
+        OptionMention("--takeover"),
+        " or ",
+        OptionMention("--restore"),
+    )
     error.condition = "x"
-    assert (str(refused(error)), refused(error).condition) == (
-        "say restore=latest, or onDamaged=older, or takeover=true",
+    assert (
+        str(error) == "use --restore latest, or --on-damaged older, without --takeover or --restore"
+    )
+    reworded = in_parameters(error)
+    assert (str(reworded), reworded.condition) == (
+        "use restore=latest, or onDamaged=older, without takeover=true or restore",
         "x",
     )
+
+
+def test_other_errors_are_not_reworded() -> None:
+    error = UserError("use --restore latest")
+    assert in_parameters(error) is error
+
+
+@pytest.mark.parametrize(
+    "condition", [PreviousRun.NONE, PreviousRun.FINISHED, PreviousRun.DISCARDED]
+)
+def test_every_missing_restore_point_is_reworded(condition: PreviousRun) -> None:
+    with pytest.raises(OptionError) as caught:
+        decide(RestoreOptions(RestoreSource.LATEST), condition, job="job 7", status="", position="")
+    assert "--" not in str(in_parameters(caught.value))
+    assert "restore=fresh" in str(in_parameters(caught.value))
+
+
+def test_a_choice_of_restore_points_is_reworded() -> None:
+    text = str(in_parameters(NeedsChoice("job 7", "FAILED", "checkpoint 3")))
+    assert "\n  restore=latest           from its last completed checkpoint\n" in text
+    assert "\n  restore=checkpoint:<id>  from an older one" in text
+    assert "--" not in text

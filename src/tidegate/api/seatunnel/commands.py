@@ -18,7 +18,7 @@ from tidegate.api.auth import audit_facts, principal_of
 from tidegate.api.context import ApiContext
 from tidegate.api.seatunnel.job_source import decode_body, format_of, plan_text, strictness_of
 from tidegate.api.seatunnel.queries import job_id_of
-from tidegate.api.seatunnel.restore_params import flag, refused, restore_options
+from tidegate.api.seatunnel.restore_params import flag, in_parameters, restore_options
 from tidegate.config.load import Format
 from tidegate.model.errors import UserError
 from tidegate.model.ids import JOB_ID_MAX
@@ -78,7 +78,7 @@ class JobCommands:
                 key=digest_of(request_key),
             )
         except UserError as error:
-            raise refused(error) from error
+            raise in_parameters(error) from error
         self.context.record_write()
         return record
 
@@ -90,7 +90,7 @@ class JobCommands:
                 job_id, change, by=principal_of(request).name
             )
         except UserError as error:
-            raise refused(error) from error
+            raise in_parameters(error) from error
         self.context.record_write()
         return record
 

@@ -4,7 +4,6 @@ Both ours, and SeaTunnel's isStartWithSavePoint and restoreMode.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -20,6 +19,7 @@ from tidegate.coordinator.restore.options import (
     parse_files,
 )
 from tidegate.model.errors import UserError
+from tidegate.model.option_error import OptionError, OptionMention
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
 
 PARAMETERS = {
@@ -61,7 +61,7 @@ def restore_options(query: Mapping[str, str]) -> RestoreOptions:
     try:
         return _parse(query)
     except UserError as error:
-        raise refused(error) from error
+        raise in_parameters(error) from error
 
 
 def _parse(query: Mapping[str, str]) -> RestoreOptions:
@@ -117,15 +117,17 @@ def _flag(query: Mapping[str, str], name: str) -> bool:
     return flag({name: query.get(name, "false").lower()}, name)
 
 
-def refused(error: UserError) -> UserError:
-    """The same refusal in the words of a request: what is an option of the command line is a
-    parameter here.
-    """
-    text = str(error).replace("without --restore", "without restore")
-    for option, parameter in FLAGS.items():
-        text = text.replace(option, parameter)
-    for option, parameter in PARAMETERS.items():
-        text = re.sub(rf"{option} (?=\S)", f"{parameter}=", text)
-    changed = UserError(text)
-    changed.condition = error.condition
-    return changed
+def in_parameters(error: UserError) -> UserError:
+    """Return the error with query parameters in place of options of the command line."""
+    if not isinstance(error, OptionError):
+        return error
+    reworded = UserError(error.worded(_parameter))
+    reworded.condition = error.condition
+    return reworded
+
+
+def _parameter(option: OptionMention) -> str:
+    if option.flag in FLAGS:
+        return FLAGS[option.flag]
+    name = PARAMETERS[option.flag]
+    return f"{name}={option.value}" if option.value else name

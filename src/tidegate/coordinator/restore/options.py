@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from tidegate.model.errors import UserError
+from tidegate.model.option_error import MessagePart, OptionError, OptionMention
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost, OnSinkLost
 from tidegate.model.table_changes import AcceptedChange
 
@@ -52,7 +52,7 @@ class RestoreOptions:
 
     @staticmethod
     def parse(text: str | None) -> "RestoreOptions":
-        """Parse `latest`, `checkpoint:7`, `savepoint:<id>`, `path:7/1/12`, `fresh`, `auto`, None."""
+        """Parse `latest`, `checkpoint:7`, `savepoint:<id>`, `path:7/1/12`, `fresh`, `auto`."""
         if text is None:
             return RestoreOptions(RestoreSource.ASK)
         word, _, rest = text.partition(":")
@@ -68,7 +68,9 @@ class RestoreOptions:
             return RestoreOptions(RestoreSource(word), location=rest.strip())
         if rest == "" and text in (RestoreSource.AUTO, RestoreSource.LATEST, RestoreSource.FRESH):
             return RestoreOptions(RestoreSource(text))
-        raise UserError(f"--restore {text!r} is invalid: use {RESTORE_SYNTAX}")
+        raise OptionError(
+            OptionMention("--restore", repr(text)), f" is invalid: use {RESTORE_SYNTAX}"
+        )
 
     @property
     def by_location(self) -> bool:
@@ -80,9 +82,11 @@ class RestoreOptions:
         if source_job is None or source_job == own:
             return self
         if self.start is RestoreSource.FRESH:
-            raise UserError(
-                f"--restore fresh cannot be combined with --restore-from {source_job}: a fresh start"
-                " uses no state"
+            raise OptionError(
+                OptionMention("--restore", "fresh"),
+                " cannot be combined with ",
+                OptionMention("--restore-from", str(source_job)),
+                ": a fresh start uses no state",
             )
         return replace(
             self,
@@ -97,14 +101,16 @@ def parse_files(option: str, paths: Iterable[str]) -> tuple[str, ...]:
     for text in paths:
         path = re.sub(r"^file:(//)?(?=/)", "", text.strip())
         if not path.startswith("/"):
-            raise UserError(
-                f"{option} {text!r} is not an absolute path: copy it from the job's error"
+            raise OptionError(
+                OptionMention(option, repr(text)),
+                " is not an absolute path: copy it from the job's error",
             )
         found.append(os.path.normpath(path))
     if len(found) > FILES_MAX or sum(map(len, found)) > FILES_CHARS_MAX:
-        raise UserError(
-            f"{option} is given {len(found)} times, with {sum(map(len, found))} characters: at most"
-            f" {FILES_MAX}, with {FILES_CHARS_MAX}; a directory stands for all files below it"
+        raise OptionError(
+            OptionMention(option),
+            f" is given {len(found)} times, with {sum(map(len, found))} characters: at most"
+            f" {FILES_MAX}, with {FILES_CHARS_MAX}; a directory stands for all files below it",
         )
     return tuple(dict.fromkeys(found))
 
@@ -115,11 +121,15 @@ def parse_changes(texts: Iterable[str]) -> tuple[AcceptedChange, ...]:
     for change in map(AcceptedChange.parse, texts):
         before = found.setdefault((change.at, change.table), change)
         if before != change:
-            raise UserError(
-                f"--accept-change is given both as {before} and as {change}: choose one"
+            raise OptionError(
+                OptionMention("--accept-change"),
+                f" is given both as {before} and as {change}: choose one",
             )
     if len(found) > CHANGES_MAX:
-        raise UserError(f"--accept-change is given {len(found)} times: at most {CHANGES_MAX}")
+        raise OptionError(
+            OptionMention("--accept-change"),
+            f" is given {len(found)} times: at most {CHANGES_MAX}",
+        )
     return tuple(found.values())
 
 
@@ -130,8 +140,9 @@ def parse_choice(kind: type[E], option: str, text: str | None, default: E) -> E:
     try:
         return kind(text.lower())
     except ValueError:
-        raise UserError(
-            f"{option} {text!r} is invalid: use {' or '.join(each.value for each in kind)}"
+        raise OptionError(
+            OptionMention(option, repr(text)),
+            f" is invalid: use {' or '.join(each.value for each in kind)}",
         ) from None
 
 
@@ -153,30 +164,34 @@ class StartMode(StrEnum):
     NOTHING = "nothing"  # only the end has to be recorded
 
 
-class NeedsChoice(UserError):
+class NeedsChoice(OptionError):
     """An unfinished run exists, and no option says what to do with it."""
 
     condition = "needs-restore-choice"
 
     def __init__(self, job: str, status: str, place: str, *, checkpoints: bool = True) -> None:
-        points = (
-            "  --restore latest           from its last completed checkpoint\n"
-            "  --restore checkpoint:<id>  from an older one (see `tidegate checkpoints list`)\n"
-            "  --restore savepoint:<id>   from a savepoint\n"
-            "  --restore auto             as latest; fresh after a run that finished\n"
-        )
-        begun = (
-            "  --restore auto             from its beginning, as the same run; sinks recognise rows"
-            " that it has written\n"
-        )
-        super().__init__(
-            f"{job} has an unfinished run ({status}; {place}). Say how to go"
-            f" on:\n{points if checkpoints else begun}  --restore fresh            from the"
-            " beginning; what the unfinished run has written stays where it is"
-        )
+        points = {
+            "latest": "from its last completed checkpoint",
+            "checkpoint:<id>": "from an older one (see `tidegate checkpoints list`)",
+            "savepoint:<id>": "from a savepoint",
+            "auto": "as latest; fresh after a run that finished",
+        }
+        begun = {
+            "auto": "from its beginning, as the same run; sinks recognise rows that it has written"
+        }
+        fresh = {
+            "fresh": "from the beginning; what the unfinished run has written stays where it is"
+        }
+        parts: list[MessagePart] = [
+            f"{job} has an unfinished run ({status}; {place}). Choose how to continue:"
+        ]
+        for value, meaning in ((points if checkpoints else begun) | fresh).items():
+            padding = " " * (len("checkpoint:<id>") - len(value))
+            parts += ["\n  ", OptionMention("--restore", value), f"{padding}  {meaning}"]
+        super().__init__(*parts)
 
 
-class NothingToRestore(UserError):
+class NothingToRestore(OptionError):
     """A restore was requested, and no state exists."""
 
     condition = "nothing-to-restore"
@@ -211,18 +226,26 @@ def decide(
     match condition:
         case PreviousRun.NONE:
             raise NothingToRestore(
-                f"{job} has never run here: there is no checkpoint to restore{there}. "
-                "Start it with --restore fresh or --restore auto, or use --on-missing fresh"
+                f"{job} has never run here: there is no checkpoint to restore{there}. Start it with ",
+                OptionMention("--restore", "fresh"),
+                " or ",
+                OptionMention("--restore", "auto"),
+                ", or use ",
+                OptionMention("--on-missing", "fresh"),
             )
         case PreviousRun.FINISHED:
             raise NothingToRestore(
-                f"{job} has finished: there is nothing left to restore. Run it again without"
-                " --restore, or with --restore fresh"
+                f"{job} has finished: there is nothing left to restore. Run it again without ",
+                OptionMention("--restore"),
+                ", or with ",
+                OptionMention("--restore", "fresh"),
             )
         case PreviousRun.DISCARDED:
             raise NothingToRestore(
-                f"{job} has ended, and nothing of it is kept. Run it again without --restore, or"
-                " with --restore fresh"
+                f"{job} has ended, and nothing of it is kept. Run it again without ",
+                OptionMention("--restore"),
+                ", or with ",
+                OptionMention("--restore", "fresh"),
             )
         case PreviousRun.WORK_DONE:
             return StartMode.NOTHING

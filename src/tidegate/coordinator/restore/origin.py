@@ -56,7 +56,7 @@ class RestoreOrigin:
     if known.
     """
 
-    what: str  # in words
+    what: str  # a description
     job_id: int
     lineage: str
     states: tuple[PipelineState, ...]
@@ -82,7 +82,8 @@ def own_origin(snapshot: JobSnapshot, storage: CheckpointStorage) -> RestoreOrig
     what = (
         f"the last run of job {snapshot.job_id}"
         if snapshot.pipelines
-        else f"what is left of job {snapshot.job_id} under {storage.files.describe(str(snapshot.job_id))}"
+        else f"what is left of job {snapshot.job_id} under"
+        f" {storage.files.describe(str(snapshot.job_id))}"
     )
     return _origin(what, snapshot, states)
 

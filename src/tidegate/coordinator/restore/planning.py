@@ -48,7 +48,7 @@ from tidegate.coordinator.restore.sink_checks import (
 )
 from tidegate.coordinator.restore.stale_rows import fresh_notes, position_lost_notes
 from tidegate.model.document import to_document
-from tidegate.model.errors import UserError
+from tidegate.model.option_error import MessagePart, OptionError, OptionMention
 from tidegate.model.plan import Plan
 from tidegate.model.records import (
     JOB_STATES,
@@ -75,7 +75,7 @@ from tidegate.pipeline.sink_records import CHOICES
 from tidegate.store.base import Check, Delete, Put, Store
 
 
-class Incompatible(UserError):
+class Incompatible(OptionError):
     """The checkpoint and the job file do not match."""
 
     condition = "restore-incompatible"
@@ -84,28 +84,31 @@ class Incompatible(UserError):
         super().__init__(
             "the job file does not match the state of its unfinished run:\n  "
             + "\n  ".join(report.problems)
-            + "\nRevert the job file, drop that state with "
-            "--on-incompatible drop, or start over with --restore fresh"
+            + "\nRevert the job file, drop that state with ",
+            OptionMention("--on-incompatible", "drop"),
+            ", or start over with ",
+            OptionMention("--restore", "fresh"),
         )
         self.report = report
 
 
-class NeedsConsent(UserError):
+class NeedsConsent(OptionError):
     """Rows would be written twice, or a sink has lost rows, and the user has not agreed to it."""
 
     condition = "needs-consent"
 
     def __init__(self, report: RestoreReport) -> None:
-        texts = []
+        parts: list[MessagePart] = []
         if twice := [text for text in report.consents if text not in report.lost]:
             listed = "\n  ".join(twice)
-            texts.append(
-                f"going back would write rows twice:\n  {listed}\nAgree with --allow-duplicates,"
-                " or choose a newer restore point"
-            )
+            parts += [
+                f"going back would write rows twice:\n  {listed}\nAgree with ",
+                OptionMention("--allow-duplicates"),
+                ", or choose a newer restore point",
+            ]
         if report.lost:
-            texts.append("\n".join(report.lost) + f".\n{CHOICES}")
-        super().__init__("\n".join(texts))
+            parts += ["\n" if parts else "", "\n".join(report.lost), ".\n", *CHOICES]
+        super().__init__(*parts)
         self.report = report
 
 
@@ -120,7 +123,7 @@ class RestoreRequest:
     name: str
     plan: Plan
     options: RestoreOptions
-    status: str  # of the last run, in words
+    status: str  # a description of the last run
     probe: PositionProbe | None = None
     ask_sink: AskSink | None = None  # what the sinks remember, where they can be asked from here
 
@@ -138,7 +141,7 @@ class PreparedRestore:
     id_floor: IdFloor
     lineage: str = ""  # empty: a new one
     states: Mapping[int, PipelineState]
-    source: JobSnapshot | None = None  # the ended job, other than this one, whose lineage goes on
+    source: JobSnapshot | None = None  # the other, ended job whose lineage continues
     claimed: tuple[str, ...] = ()  # paths of checkpoints that stand elsewhere
     left: bool = False  # the store knew nothing of this job, and its checkpoints are there
     accepted_changes: tuple[
@@ -445,20 +448,20 @@ def _moved(
 
 
 def _base(request: RestoreRequest, start: StartMode, origin: RestoreOrigin | None) -> RestoreReport:
-    wish = request.options
+    options = request.options
     notes = [
         f"{path} is left out (--skip-file): what is not read of it is given up"
-        for path in wish.skip_files
+        for path in options.skip_files
     ]
-    notes += [f"{path} is read as it is now (--accept-file)" for path in wish.accept_files]
+    notes += [f"{path} is read as it is now (--accept-file)" for path in options.accept_files]
     notes += acceptance_notes(
-        wish.accept_changes,
+        options.accept_changes,
         (origin or request).snapshot.outcome,
         resumed=start is not StartMode.FRESH,
     )
     notes += (
         position_lost_notes(request.plan)
-        if wish.on_position_lost is OnPositionLost.INITIAL and start is StartMode.RESUME
+        if options.on_position_lost is OnPositionLost.INITIAL and start is StartMode.RESUME
         else ()
     )
     return RestoreReport(

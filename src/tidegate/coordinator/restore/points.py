@@ -233,7 +233,7 @@ def restored_state(
         case NoCheckpoint():
             return started
         case Chosen(ref, _, newer):
-            # Batches after the restore point are undone or told by the sinks, so the pending one is
+            # Batches after the restore point are undone or reported by sinks, so the pending one is
             # only repeated when nothing was skipped.
             pending = state.pending if not newer else None
             kept = tuple(r for r in state.retained if r.checkpoint <= ref.checkpoint)

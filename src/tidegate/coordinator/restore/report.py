@@ -277,16 +277,16 @@ def report_lines(report: RestoreReport) -> Iterator[str]:
         again = f"; {pipeline.replays_rows} rows are read again" if pipeline.replays_rows else ""
         yield f"  pipeline {pipeline.pipeline} {after}{again}"
     for operator in report.operators:
-        told = [
+        parts = [
             f"resumes from {operator.resumes}",
             operator.replays,
             *(f"changed: {c}" for c in operator.changes),
         ]
-        told += [
+        parts += [
             f"position held: {operator.held}" if operator.held else "",
             f"PROBLEM: {operator.problem}" if operator.problem else "",
         ]
-        yield f"  {operator.kind} {operator.operator}: " + "; ".join(text for text in told if text)
+        yield f"  {operator.kind} {operator.operator}: " + "; ".join(text for text in parts if text)
     for heading, texts in (
         ("note", report.notes),
         ("impossible", report.problems),

@@ -89,11 +89,11 @@ def fresh_findings(ask: AskSink | None, plan: Plan) -> SinkFindings:
     notes = []
     for pipeline in plan.pipelines:
         for action in pipeline.of_kind(BlockKind.SINK):
-            said = _asked(
+            found = _asked(
                 ask, plan, action, pipeline.id, SinkRestore(lineage="", generation=1, checkpoint=0)
             )
-            if isinstance(said, TargetRecord) and said.others:
-                notes.append(f"warning: {foreign_rows_warning(said)}")
+            if isinstance(found, TargetRecord) and found.others:
+                notes.append(f"warning: {foreign_rows_warning(found)}")
     return SinkFindings(notes=tuple(notes))
 
 
@@ -111,11 +111,11 @@ def resumed_findings(
         _resumes(plan, states, dropped, generation) if ask is not None else ()
     ):
         assert ask is not None
-        said = _asked(ask, plan, action, pipeline, resume)
-        if isinstance(said, str):
-            notes.append(f"{action.operator}: its target could not be queried: {said}")
-        elif said is not None and said.checkpoint < resume.checkpoint:
-            lost.append(describe_loss(action.operator, said, resume.checkpoint))
+        found = _asked(ask, plan, action, pipeline, resume)
+        if isinstance(found, str):
+            notes.append(f"{action.operator}: its target could not be queried: {found}")
+        elif found is not None and found.checkpoint < resume.checkpoint:
+            lost.append(describe_loss(action.operator, found, resume.checkpoint))
     return SinkFindings(tuple(lost), tuple(notes))
 
 

@@ -53,4 +53,4 @@ def _copies(plan: Plan) -> Iterator[tuple[Action, Action]]:
 
 def _empties(sink: Action) -> bool:
     """Whether the sink's options empty the target, or reject one that is not empty."""
-    return any(sink.options.get(key) in words for key, words in EMPTIES.items())
+    return any(sink.options.get(key) in values for key, values in EMPTIES.items())
