@@ -1,14 +1,14 @@
-"""Savepoints: one checkpoint of every pipeline of a job, copied to a place where nothing but a
-person deletes it.
+"""Savepoints: copies of one checkpoint per pipeline of a job, kept until a user deletes them.
 
-    <root>/savepoint/<job-id>/<id>/<pipeline-id>/<operator>/state-data     copies of a checkpoint of each pipeline,
-    <root>/savepoint/<job-id>/<id>/<pipeline-id>/_manifest.json            each with its manifest last
-    <root>/savepoint/<job-id>/<id>/_savepoint.json                         written when all of them are there; without it, it is no savepoint
-    <root>/savepoint/<job-id>/<id>/_overtaken.json                         only where the sinks no longer hold what it tells of
+Below <root>/savepoint/<job-id>/<savepoint-id>/:
 
-Written by the driver (copy, seal), read by restore and the CLI. The id is the time at which the
-savepoint was asked for, and every step can be repeated by anyone: it lands in the same place with
-the same bytes.
+    <pipeline-id>/<operator>/state-data     copy of a checkpoint of each pipeline
+    <pipeline-id>/_manifest.json            written last for its pipeline
+    _savepoint.json                         written when all pipelines are complete
+    _overtaken.json                         only if the sinks no longer hold its rows
+
+Written by the driver (copy, seal), read by restore and the CLI. The id is the time of the request.
+Every step can be repeated by any process: it writes the same bytes to the same path.
 """
 
 import json
@@ -29,20 +29,20 @@ from tidegate.model.records import CheckpointKind
 
 
 class NoSavepoint(UserError):
-    """There is no such savepoint."""
+    """The requested savepoint does not exist."""
 
     condition = "no-savepoint"
 
 
 class SavepointExists(UserError):
-    """Another savepoint has this id."""
+    """An import found another savepoint with the same id."""
 
     condition = "savepoint-exists"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavedPoint:
-    """What one pipeline has in a savepoint.
+    """The part of one pipeline in a savepoint.
 
     `manifest` is the checksum of its manifest; `path` is relative to the root.
     """
@@ -55,9 +55,9 @@ class SavedPoint:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SavepointSuperseded:
-    """Somebody went back behind a savepoint: the sinks do not hold any more what it tells of.
+    """A mark: a restore went back behind the savepoint, so the sinks no longer hold its rows.
 
-    `checkpoints` says to where, by pipeline.
+    `checkpoints` are the checkpoints that were restored, by pipeline.
     """
 
     version: int = 1
@@ -68,7 +68,7 @@ class SavepointSuperseded:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Savepoint:
-    """A whole savepoint.
+    """A complete savepoint.
 
     `plan` is the job's plan without secrets, and `operators` a digest of its operators, so that a
     restore elsewhere can compare.
@@ -96,7 +96,7 @@ class _Part:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Head:
-    """`_savepoint.json`; `sha256` is over the document without it."""
+    """The content of `_savepoint.json`; `sha256` is its checksum without this field."""
 
     version: int = 1
     id: str
@@ -118,12 +118,12 @@ class Savepoints:
         self.storage = CheckpointStorage(files)
         self.files = self.storage.files
 
-    # -- making one: the driver's part
-    # -----------------------------------------------------------------------------------------------------------
+    # -- written by the driver
 
     def copy(self, source: str, job_id: int, savepoint: str, pipeline: int) -> SavedPoint:
-        """Put the checkpoint at `source` into a savepoint as this pipeline's part; Damaged where it
-        is not sound. An equal one that is there stays.
+        """Copy the checkpoint at `source` into a savepoint as the part of this pipeline.
+
+        Damaged if it cannot be verified. An equal copy is kept.
         """
         whole = self.storage.read(source)
         target = paths.saved_directory(job_id, savepoint, pipeline).as_posix()
@@ -135,19 +135,13 @@ class Savepoints:
             manifest=digest(data),
             bytes=len(data) + sum(entry.bytes for entry in manifest.files.values()),
         )
-        there = self._manifest(target)
-        if there == data and self.storage.damage(target) == "":
+        existing = self._manifest(target)
+        if existing == data and self.storage.damage(target) == "":
             return point
         failpoint("savepoint.copy.before")
-        if (
-            there
-            not in (
-                data,
-                b"",
-            )
-            # of an attempt that had chosen another checkpoint; otherwise whoever comes here writes the
-            # same bytes, and takes nothing away
-        ):
+        # A manifest of another checkpoint is left from an earlier attempt. An equal one is not
+        # removed, because another process may write the same bytes at this moment.
+        if existing not in (data, b""):
             self.files.remove(f"{target}/{paths.MANIFEST}")
         for name in manifest.files:
             self.files.write(f"{target}/{name}", self.files.read(f"{source}/{name}"))
@@ -163,32 +157,32 @@ class Savepoints:
             return b""
 
     def seal(self, savepoint: Savepoint) -> str:
-        """All parts are there: from now on it is a savepoint. Where it stands."""
+        """Complete a savepoint whose parts are all copied; return its path."""
         path = paths.savepoint_directory(savepoint.job_id, savepoint.id).as_posix()
         failpoint("savepoint.seal.before")
         self.files.write(f"{path}/{paths.SAVEPOINT_HEAD}", _encode(_head(savepoint)))
         failpoint("savepoint.seal.after")
         return path
 
-    # -- what there is
-    # ---------------------------------------------------------------------------------------------------------------------------
+    # -- reading
 
     def newest(self, job_id: int) -> str:
-        """The highest id that stands there, whatever it is worth; nothing where there is none."""
+        """Return the highest id of a job's savepoint directories; empty if there is none."""
         return max(self._ids(job_id), key=int, default="")
 
     def list(self, job_id: int | None = None) -> tuple[Savepoint, ...]:
-        """The savepoints of a job, or all, oldest first; what is none, or cannot be read, is left
-        out (see `damaged`). Only heads are read.
+        """Return the savepoints of a job, or all, oldest first.
+
+        Incomplete and unreadable ones are left out (see `damaged`). Only heads are read.
         """
         return tuple(found for _, found in self._heads(job_id) if isinstance(found, Savepoint))
 
     def damaged(self, job_id: int | None = None) -> tuple[tuple[str, str], ...]:
-        """(path, why) of the savepoints whose head cannot be read."""
+        """Return (path, reason) of the savepoints whose head cannot be read."""
         return tuple((path, found) for path, found in self._heads(job_id) if isinstance(found, str))
 
     def read(self, path: str) -> Savepoint:
-        """A savepoint of which every byte has been verified; Damaged names the file."""
+        """Read a savepoint and verify all of its files; Damaged names the file."""
         savepoint = self.head(path)
         for point in savepoint.pipelines.values():
             where = self.files.describe(point.path)
@@ -203,7 +197,7 @@ class Savepoints:
         return savepoint
 
     def head(self, path: str) -> Savepoint:
-        """What a savepoint says of itself, without a look at its parts; Damaged where it is none."""
+        """Read only the head of a savepoint; Damaged if it is missing or invalid."""
         where = self.files.describe(path)
         try:
             data = self.files.read(f"{path}/{paths.SAVEPOINT_HEAD}")
@@ -239,9 +233,9 @@ class Savepoints:
         )
 
     def find(self, job_id: int | None, word: str) -> Savepoint:
-        """By its id, by its path from the root, or by its absolute path or address.
+        """Find and verify a savepoint by id, by path from the root, or by absolute path or URL.
 
-        NoSavepoint says what there is; Damaged what is wrong with it.
+        NoSavepoint lists the existing ones; Damaged says what is wrong with it.
         """
         path = self._path(job_id, word)
         if path is None or not self.files.exists(f"{path}/{paths.SAVEPOINT_HEAD}"):
@@ -257,7 +251,7 @@ class Savepoints:
         return self.read(path)
 
     def _path(self, job_id: int | None, word: str) -> str | None:
-        """The path from the root that a word means; None where it cannot mean a savepoint."""
+        """Return the path from the root; None if the text cannot mean a savepoint."""
         root = self.files.describe().rstrip("/") + "/"
         relative = (
             word.removeprefix("file://").removeprefix(root).strip("/") if "/" in word else word
@@ -270,12 +264,12 @@ class Savepoints:
             case _:
                 return None
 
-    # -- what people do with them
-    # ----------------------------------------------------------------------------------------------------------------
+    # -- commands of users
 
     def delete(self, savepoint: Savepoint) -> None:
-        """Its head first, so that what is half deleted is no savepoint; where this is broken off,
-        the rest belongs to nobody and is collected.
+        """Delete a savepoint, its head first, so that a half-deleted one is not a savepoint.
+
+        If this is interrupted, the rest is an orphan and is collected.
         """
         failpoint("savepoint.delete.before")
         self.files.remove(f"{savepoint.path}/{paths.SAVEPOINT_HEAD}")
@@ -285,17 +279,14 @@ class Savepoints:
         failpoint("savepoint.delete.after")
 
     def export(self, savepoint: Savepoint, target: Path) -> None:
-        """Copy a savepoint into a directory, which is made; its head last. Verified first."""
+        """Verify a savepoint and copy it into a new directory, its head last."""
         whole = self.read(savepoint.path)
         failpoint("savepoint.export.before")
         _copy_files(self.files, whole.path, LocalFiles(target), "")
         failpoint("savepoint.export.after")
 
     def import_from(self, source: Path) -> Savepoint:
-        """Bring in a savepoint that was exported, under the job and id that it has.
-
-        Verified first; the same one again changes nothing.
-        """
+        """Verify an exported savepoint and copy it here, under its own job and id; repeatable."""
         other = Savepoints(_ExportedFiles(source))
         found = other.read("")
         path = paths.savepoint_directory(found.job_id, found.id).as_posix()
@@ -315,21 +306,21 @@ class Savepoints:
     def mark_superseded(
         self, lineage: str, checkpoints: Mapping[int, int], *, job_id: int, at_ms: int
     ) -> tuple[Savepoint, ...]:
-        """A job of this lineage goes back to these checkpoints (by pipeline), and its sinks take
-        rows back: every savepoint that lies after one of them tells of rows that are not there any
-        more. Durable when this returns; call it before a sink acts. The savepoints that are
-        overtaken now.
+        """Mark the savepoints whose rows a restore removes; return those newly marked.
+
+        A job of this lineage goes back to these checkpoints (by pipeline), and its sinks roll back
+        the rows of later ones. The marks are durable on return; call it before a sink rolls back.
         """
         mark = SavepointSuperseded(
             job_id=job_id, checkpoints={str(p): c for p, c in checkpoints.items()}, at_ms=at_ms
         )
         marked = []
         for savepoint in self.list():
-            ahead = any(
+            later = any(
                 point.checkpoint > checkpoints.get(p, point.checkpoint)
                 for p, point in savepoint.pipelines.items()
             )
-            if savepoint.lineage == lineage and ahead and savepoint.superseded is None:
+            if savepoint.lineage == lineage and later and savepoint.superseded is None:
                 failpoint("savepoint.overtake.before")
                 self.files.write(
                     f"{savepoint.path}/{paths.SUPERSEDED}", encode_state(to_document(mark))
@@ -349,7 +340,7 @@ class Savepoints:
                 SavepointSuperseded, json.loads(data), f"{where}/{paths.SUPERSEDED}"
             )
         except (ValueError, KeyError, TypeError, AttributeError):
-            raise Damaged(where, paths.SUPERSEDED, "cannot be understood") from None
+            raise Damaged(where, paths.SUPERSEDED, "is not valid") from None
 
     def _ids(self, job_id: int) -> "tuple[str, ...]":
         entries = self.files.entries(paths.savepoints_directory(job_id).as_posix())
@@ -381,10 +372,10 @@ class Savepoints:
 
 
 class _ExportedFiles(LocalFiles):
-    """An exported savepoint, whose own directory is the root."""
+    """The files of an exported savepoint, whose own directory is the root."""
 
     def read(self, path: str) -> bytes:
-        """As usual; a path that begins at the root itself has an empty first part."""
+        # paths of its parts begin with "/", because the savepoint's own path is empty
         return super().read(path.lstrip("/"))
 
     def exists(self, path: str) -> bool:
@@ -395,7 +386,7 @@ class _ExportedFiles(LocalFiles):
 
 
 def _copy_files(source: Files, path: str, target: Files, to: str) -> None:
-    """Every file, the heads of the parts after their states, the head of the whole last."""
+    """Copy all files: states first, then the manifests, then the head of the savepoint."""
     found = [name for name, _ in source.walk(path)]
     rank = {paths.MANIFEST: 1, paths.SAVEPOINT_HEAD: 3, paths.SUPERSEDED: 2}
     for name in sorted(found, key=lambda name: (rank.get(name.rpartition("/")[2], 0), name)):
@@ -421,8 +412,9 @@ def _head(savepoint: Savepoint) -> _Head:
 
 
 def _encode(head: _Head) -> bytes:
-    bare = replace(head, sha256="")
-    return encode_state(to_document(replace(bare, sha256=digest(encode_state(to_document(bare))))))
+    unsigned = replace(head, sha256="")
+    checksum = digest(encode_state(to_document(unsigned)))
+    return encode_state(to_document(replace(unsigned, sha256=checksum)))
 
 
 def _decode(data: bytes, where: str) -> _Head:

@@ -185,7 +185,7 @@ def test_a_restore_and_a_cleanup_list_only_what_belongs_to_their_job(tmp_path: P
     storage = CheckpointStorage(files)
     for job_id in (4, 5, 6):
         storage.publish(replace(manifest(), job_id=job_id), STATES)
-    storage.newest(5)
+    storage.highest_ids(5)
     storage.checkpoints(5, 1)
     storage.read("5/1/1")
     storage.sweep(5, 1, set(), 1)

@@ -18,7 +18,7 @@ from tidegate.checkpoints.gc import quarantine as quarantine_module
 from tidegate.checkpoints.gc.classify import QUARANTINE, Facts, JobFacts, Policy, UnitKind, unit_of
 from tidegate.checkpoints.gc.collector import Collector, CollectorSettings, Report
 from tidegate.checkpoints.gc.quarantine import NoQuarantine, QuarantinePhase, Quarantines
-from tidegate.checkpoints.gc.usage import Quota, Usage, sooner_ms
+from tidegate.checkpoints.gc.usage import Quota, Usage, quota_age_ms
 
 NOW_MS = 1_800_000_000_000
 HOUR_MS = 3_600_000
@@ -220,7 +220,7 @@ def test_what_was_collected_can_be_taken_back_and_is_left_alone_then(root: Path)
     before = bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN))
     collect(root)
     held = Quarantines(LocalFiles(root))
-    assert held.take_back(held.find("latest"), NOW_MS + 1) == (len(TAKEN), [])
+    assert held.restore(held.find("latest"), NOW_MS + 1) == (len(TAKEN), [])
     assert bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN)) == before
     assert collect(root, now_ms=NOW_MS + DAY_MS).moved <= 1, (
         "only the file without a name, which belongs to no job"
@@ -233,9 +233,9 @@ def test_a_unit_whose_place_was_taken_meanwhile_stays_in_quarantine(root: Path) 
     collect(root)
     checkpoint(root, "3/1/1", age_ms=0)
     held = Quarantines(LocalFiles(root))
-    moved, failed = held.take_back(held.find("latest"), NOW_MS)
+    moved, failed = held.restore(held.find("latest"), NOW_MS)
     assert (moved, len(failed)) == (len(TAKEN) - 1, 1)
-    assert "something else stands there now" in failed[0]
+    assert "another unit has this path now" in failed[0]
     assert inside(root) == {"3/1/1"}
 
 
@@ -278,12 +278,12 @@ def test_taking_back_that_is_killed_at_any_step_is_ended_by_the_next(
     held = Quarantines(LocalFiles(root))
     crash_at(step)
     with pytest.raises(Crash):
-        held.take_back(held.find("latest"), NOW_MS)
+        held.restore(held.find("latest"), NOW_MS)
     if step != "collector.undo.before":
         assert collect(root, now_ms=NOW_MS + 2 * DAY_MS).deleted == 0, (
             "what is being taken back is not deleted"
         )
-    held.take_back(held.find("latest"), NOW_MS)
+    held.restore(held.find("latest"), NOW_MS)
     assert bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN)) == before
 
 
@@ -420,8 +420,8 @@ def test_moves_that_are_copies_and_are_broken_off_are_ended_too() -> None:
         assert not files.exists("3/1/1")
         files.dying = True
         with pytest.raises(Crash):
-            held.take_back(held.find("latest"), later_ms)
-        assert held.take_back(held.find("latest"), later_ms) == (1, [])
+            held.restore(held.find("latest"), later_ms)
+        assert held.restore(held.find("latest"), later_ms) == (1, [])
         assert {path: files.read(path) for path, _ in files.walk("3")} == whole
     finally:
         files.dying = False
@@ -444,11 +444,11 @@ def test_over_the_quota_the_oldest_orphans_go_before_their_time(tmp_path: Path) 
 
 def test_the_quota_warns_before_it_is_reached() -> None:
     quota = Quota(bytes=1000, warning_percent=80)
-    assert quota.words(799) == ""
-    assert quota.words(800) == "the namespace is near its quota: 800 of 1,000 bytes (80 %)"
-    assert quota.words(1200).startswith("the namespace is over its quota: 1,200")
-    assert Quota().words(10**12) == ""
-    assert sooner_ms(Usage(), quota) is None
+    assert quota.warning(799) == ""
+    assert quota.warning(800) == "the namespace is near its quota: 800 of 1,000 bytes (80 %)"
+    assert quota.warning(1200).startswith("the namespace is over its quota: 1,200")
+    assert Quota().warning(10**12) == ""
+    assert quota_age_ms(Usage(), quota) is None
 
 
 def test_the_hidden_name_of_an_unfinished_file_is_known_here_too(

@@ -213,7 +213,7 @@ def test_deleting_one_can_be_broken_off_and_leaves_no_half_savepoint(
 def take_there_and_back(there: Savepoints, tmp_path: Path) -> Savepoint:
     made = there.list()[0]
     there.export(made, tmp_path / "exported")
-    return Savepoints(tmp_path / "other").take_in(tmp_path / "exported")
+    return Savepoints(tmp_path / "other").import_from(tmp_path / "exported")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_what_was_exported_and_damaged_is_not_imported(there: Savepoints, tmp_pa
     (tmp_path / "exported/2/_manifest.json").unlink()
     other = Savepoints(tmp_path / "other")
     with pytest.raises(Damaged, match="is missing"):
-        other.take_in(tmp_path / "exported")
+        other.import_from(tmp_path / "exported")
     assert other.newest(JOB) == ""
 
 
@@ -255,7 +255,7 @@ def test_another_savepoint_of_the_same_id_is_not_overwritten(
     other = Savepoints(tmp_path / "other")
     make(other, number=9)
     with pytest.raises(SavepointExists, match="job 5 has another savepoint 100"):
-        other.take_in(tmp_path / "exported")
+        other.import_from(tmp_path / "exported")
 
 
 def test_whoever_goes_back_marks_the_savepoints_that_lie_after_it(
@@ -269,14 +269,14 @@ def test_whoever_goes_back_marks_the_savepoints_that_lie_after_it(
     with monkeypatch.context() as patch:
         break_off(patch, "savepoint.overtake.before")
         with pytest.raises(BrokenOff):
-            there.overtake("5-a", {1: 4}, job_id=JOB, at_ms=9)
-    assert [marked.id for marked in there.overtake("5-a", {1: 4}, job_id=JOB, at_ms=9)] == ["200"]
-    assert there.overtake("5-a", {1: 4}, job_id=JOB, at_ms=10) == ()
-    mark = there.read(after.path).overtaken
+            there.mark_superseded("5-a", {1: 4}, job_id=JOB, at_ms=9)
+    assert [marked.id for marked in there.mark_superseded("5-a", {1: 4}, job_id=JOB, at_ms=9)] == ["200"]
+    assert there.mark_superseded("5-a", {1: 4}, job_id=JOB, at_ms=10) == ()
+    mark = there.read(after.path).superseded
     assert mark is not None
     assert (mark.job_id, dict(mark.checkpoints), mark.at_ms) == (JOB, {"1": 4}, 9)
-    assert (there.find(JOB, "100").overtaken, there.find(JOB, "300").overtaken) == (None, None)
-    assert (before.overtaken, foreign.overtaken) == (None, None)
+    assert (there.find(JOB, "100").superseded, there.find(JOB, "300").superseded) == (None, None)
+    assert (before.superseded, foreign.superseded) == (None, None)
 
 
 def test_ids_only_grow_whatever_the_clock_says() -> None:

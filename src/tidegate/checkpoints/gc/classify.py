@@ -1,10 +1,10 @@
-"""What everything below the namespace is, and what of it may go. Pure: a listing, the facts of the
-store and a policy come in, verdicts go out.
+"""Classify everything below the namespace, and decide what may be collected.
 
-Callers: the collector (which acts on them), usage (which adds them up). A *unit* is what is kept or
-collected as a whole: a checkpoint's directory, a draft, a savepoint, a quarantine, or a file or
-directory that nobody here has made. Units come and go one by one, so that a namespace of any size
-needs little memory.
+Pure: input is a listing, the facts of the store and a policy; output is verdicts. Callers: the
+collector, which acts on them, and usage, which adds them up. A *unit* is kept or collected as a
+whole: the directory of a checkpoint, a draft, a savepoint, a quarantine, or a file or directory
+that Tidegate has not made. Units are processed one by one, so that a namespace of any size needs
+little memory.
 """
 
 import re
@@ -18,16 +18,14 @@ from tidegate.checkpoints import paths
 QUARANTINE = "_quarantine"
 OWNER = "_installation.json"
 MINUTE_MS = 60_000
-TEMPORARY_FILE = re.compile(
-    r"\..+\.[0-9a-f]{8}\.tmp"
-)  # what `Files.write` has written and not yet given its name
+TEMPORARY_FILE = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")  # written by `Files.write`, not renamed yet
 
 
 class UnitKind(StrEnum):
-    LIVE = "live"  # of a job that has not ended, or whose cleanup is under way
+    LIVE = "live"  # of a job that has not ended, or whose cleanup is not complete
     RETAINED = "retained"  # a restore point of an ended job that the store knows
-    CLAIMED = "claimed"  # a restore is under way from it
-    SAVEPOINT = "savepoint"  # stays until a person deletes it
+    CLAIMED = "claimed"  # a restore reads it
+    SAVEPOINT = "savepoint"  # kept until a user deletes it
     ORPHAN = "orphan"  # no record names it: it can be collected
     QUARANTINED = "quarantined"  # collected, and not yet deleted
     RECORD = "record"  # bookkeeping of the namespace itself
@@ -35,7 +33,7 @@ class UnitKind(StrEnum):
 
 
 class UnitShape(StrEnum):
-    """What a unit looks like, by its place alone."""
+    """The type of a unit, by its path alone."""
 
     CHECKPOINT = "checkpoint"
     SAVEPOINT = "savepoint"
@@ -45,18 +43,15 @@ class UnitShape(StrEnum):
     FOREIGN = "foreign"
 
 
-CLOSED = (
-    UnitShape.CHECKPOINT,
-    UnitShape.SAVEPOINT,
-    UnitShape.QUARANTINE,
-)  # all that is below it belongs to it
+# everything below their paths belongs to them
+CLOSED = (UnitShape.CHECKPOINT, UnitShape.SAVEPOINT, UnitShape.QUARANTINE)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Unit:
-    """Something that is kept or collected as a whole.
+    """Files that are kept or collected as a whole.
 
-    `whole`: the file that makes it count is there.
+    `whole`: the file that is written last exists.
     """
 
     path: str
@@ -70,9 +65,7 @@ class Unit:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobFacts:
-    """What the store says of a job: whether its directory is in somebody's hands, and which paths
-    its records name.
-    """
+    """The store's facts about a job: whether it is running, and the paths that it names."""
 
     running: bool
     named: frozenset[str] = frozenset()
@@ -80,10 +73,10 @@ class JobFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    """What the store says.
+    """The store's facts.
 
-    `expired` is when it forgot a job whose state it left behind; `held` are places that a person
-    took back, and until when.
+    `expired` is when it dropped a job without deleting its state; `held` are paths that a user
+    restored from quarantine, and until when they are kept.
     """
 
     jobs: Mapping[int, JobFacts] = field(default_factory=dict)
@@ -94,11 +87,11 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """How long an orphan stays. `ttl_ms` None: for ever. What is younger than `grace_ms` is never
-    touched; what is half-written needs no longer than that.
+    """How long orphans are kept.
 
-    `sooner_ms` is the age from which orphans go although their time has not come, because the
-    namespace is over its quota.
+    `ttl_ms` None keeps them forever. Units younger than `grace_ms` are never touched; half-written
+    ones are due after it. `sooner_ms` is the age from which orphans are due before their TTL,
+    because the namespace is over its quota.
     """
 
     now_ms: int
@@ -119,7 +112,7 @@ class UnitVerdict:
 
 
 class ListedFile(Protocol):
-    """A file of a listing."""
+    """Size and time of a listed file."""
 
     @property
     def bytes(self) -> int: ...
@@ -129,7 +122,7 @@ class ListedFile(Protocol):
 
 
 def unit_of(path: str) -> Unit:
-    """The unit that a file belongs to, empty."""
+    """Return the unit that a file belongs to, without counts."""
     parts = path.split("/")
     inside = len(parts) > 3
     if parts[0] == QUARANTINE and len(parts) > 1:
@@ -158,14 +151,13 @@ def unit_of(path: str) -> Unit:
 
 
 def units(files: Iterable[tuple[str, ListedFile]]) -> Iterator[Unit]:
-    """The units of a listing in which the files of a directory stand together."""
+    """Iterate over the units of a listing that is grouped by directory."""
     current, inside = Unit(path="", shape=UnitShape.FOREIGN), ""
     count = size = newest_ms = 0
     whole = False
     for path, entry in files:
-        if not (
-            inside and path.startswith(inside)
-        ):  # the many files of one unit are not looked at one by one
+        # the files of one unit are not parsed one by one
+        if not (inside and path.startswith(inside)):
             unit = unit_of(path)
             if (current.path, current.shape) != (unit.path, unit.shape):
                 if count:
@@ -182,7 +174,7 @@ def units(files: Iterable[tuple[str, ListedFile]]) -> Iterator[Unit]:
 
 
 def _completes(unit: Unit, path: str) -> bool:
-    """Whether this file makes the unit what it is."""
+    """Whether this file is the one that is written last."""
     match unit.shape:
         case UnitShape.CHECKPOINT:
             return (
@@ -196,9 +188,9 @@ def _completes(unit: Unit, path: str) -> bool:
 
 
 def classify(unit: Unit, facts: Facts, policy: Policy) -> UnitVerdict:
-    """What a unit is.
+    """Decide about a unit.
 
-    Nothing that a job, a restore or a person may still want is ever an orphan.
+    Nothing that a job, a restore or a user may still need is an orphan.
     """
     kind, reason = _kind(unit, facts)
     forgotten_ms = facts.expired.get(unit.job_id, 0) if unit.job_id is not None else 0
@@ -206,7 +198,7 @@ def classify(unit: Unit, facts: Facts, policy: Policy) -> UnitVerdict:
     held = kind is UnitKind.ORPHAN and _held(unit, facts, policy)
     due = kind is UnitKind.ORPHAN and not held and _old_enough(unit, age_ms, policy)
     if held:
-        reason = f"{reason}; taken back by a person, and left alone for now"
+        reason = f"{reason}; restored from quarantine, and kept for now"
     return UnitVerdict(unit=unit, kind=kind, reason=reason, age_ms=age_ms, due=due)
 
 
@@ -216,7 +208,7 @@ def _kind(unit: Unit, facts: Facts) -> tuple[UnitKind, str]:
             return (
                 UnitKind.QUARANTINED,
                 (
-                    "collected; it is deleted after the quarantine's delay, and can be taken back"
+                    "collected; it is deleted after the quarantine's delay, and can be restored"
                     " until then"
                 ),
             )
@@ -225,21 +217,21 @@ def _kind(unit: Unit, facts: Facts) -> tuple[UnitKind, str]:
         case UnitShape.FOREIGN:
             return UnitKind.UNKNOWN, "not a file of Tidegate"
     if any(_overlap(unit.path, claim) for claim in facts.claimed):
-        return UnitKind.CLAIMED, "a restore is under way from it"
+        return UnitKind.CLAIMED, "a restore reads it"
     if unit.shape is UnitShape.SAVEPOINT and unit.whole:
-        return UnitKind.SAVEPOINT, "stays until a person deletes it"
+        return UnitKind.SAVEPOINT, "kept until a user deletes it"
     return _of_a_job(unit, facts)
 
 
 def _of_a_job(unit: Unit, facts: Facts) -> tuple[UnitKind, str]:
-    """A checkpoint, a draft, a savepoint without its record, a file that was not given its name."""
+    """Decide about a checkpoint, a draft, an incomplete savepoint or a temporary file."""
     job = facts.jobs.get(unit.job_id) if unit.job_id is not None else None
     if job is not None and job.running:
         return UnitKind.LIVE, f"job {unit.job_id} has not ended"
     if job is not None and unit.path in job.named:
         return UnitKind.RETAINED, f"job {unit.job_id} has ended and can be resumed from it"
     if not unit.whole:
-        return UnitKind.ORPHAN, "half-written: whoever wrote it is gone"
+        return UnitKind.ORPHAN, "half-written: its writer is gone"
     if job is not None:
         return UnitKind.ORPHAN, f"no record of job {unit.job_id} names it"
     return UnitKind.ORPHAN, f"the store knows no job {unit.job_id}"

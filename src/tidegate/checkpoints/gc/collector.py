@@ -1,11 +1,10 @@
-"""One pass over a namespace: everything is classified, orphans whose time has come go into
-quarantine, quarantines whose time has come are deleted.
+"""One garbage collection pass: quarantine orphans that are due, delete quarantines that are due.
 
-Callers: the leader's loop (coordinator/collector) and `tidegate state gc`. Two passes at once do no
-harm: every move is checked against the store right before it, and looked at again right after it. A
-job is in the store before it has a directory, so what the store does not know, and nobody has
-touched for the grace period, is nobody's. Something that cannot be moved or deleted is reported,
-and the rest goes on.
+Callers: the leader's loop (coordinator/collector) and `tidegate state gc`. Two passes at once are
+harmless: every move is checked against the store right before and right after it. A job is in the
+store before it has a directory, so a unit that the store does not know, and that has not changed
+for the grace period, is an orphan. What cannot be moved or deleted is reported, and the pass
+continues.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,24 +25,23 @@ from tidegate.checkpoints.gc.classify import (
 from tidegate.checkpoints.gc.quarantine import Quarantine, QuarantinePhase, Quarantines
 from tidegate.checkpoints.gc.usage import Quota, Usage, quota_age_ms
 
-FAILURES_MAX = 20  # that are named; the rest are counted
+FAILURES_MAX = 20  # listed by name; the rest are counted
 
 
 class Witness(Protocol):
-    """What the store says, at this moment."""
+    """Reads the current facts from the store."""
 
     def everything(self) -> Facts: ...
 
     def of_job(self, job_id: int | None) -> Facts:
-        """Of one job, and of all restores."""
+        """Return the facts about one job, and all claims of restores."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CollectorSettings:
-    """What a pass obeys.
+    """Settings of a pass.
 
-    `delay_ms` is how long a quarantine waits; `orphans_ms` how long what was taken back is left
-    alone.
+    `delay_ms` is how long a quarantine is kept; `orphans_ms` how long restored units are kept.
     """
 
     policy: Policy
@@ -54,7 +52,7 @@ class CollectorSettings:
 
 @dataclass(slots=True)
 class Report:
-    """What a pass saw and did."""
+    """The result of a pass."""
 
     usage: Usage = field(default_factory=Usage)
     quarantine: str = ""
@@ -62,12 +60,12 @@ class Report:
     moved_bytes: int = 0
     put_back: int = 0
     deleted: int = 0
-    whole: bool = False  # the pass came to its end
+    whole: bool = False  # the pass was not interrupted
     failed: list[str] = field(default_factory=list)
     failures: int = 0
 
     def fail(self, what: str) -> None:
-        """One thing that could not be done."""
+        """Record a failure of one unit."""
         self.failures += 1
         if len(self.failed) < FAILURES_MAX:
             self.failed.append(what)
@@ -76,7 +74,7 @@ class Report:
 class Collector:
     """The collector of one namespace.
 
-    `going` is asked again and again: a leader that is not sure of itself any more stops.
+    `may_continue` is called between units: a leader that may have lost its lease stops.
     """
 
     def __init__(
@@ -88,15 +86,13 @@ class Collector:
         self.quarantines = Quarantines(files)
 
     def survey(self, rules: CollectorSettings, facts: Facts | None = None) -> Iterator[UnitVerdict]:
-        """Every unit and what it is; changes nothing."""
+        """Iterate over the verdicts of all units without changing anything."""
         known = self.held(rules, facts or self.witness.everything())
         for unit in units(self.files.walk("")):
             yield classify(unit, known, rules.policy)
 
     def apply_quota(self, rules: CollectorSettings) -> CollectorSettings:
-        """The rules with what the quota adds to them: one more look at everything, where there is a
-        quota.
-        """
+        """Return the rules adapted to the quota; needs one more listing if there is a quota."""
         if not rules.quota.bytes:
             return rules
         usage = Usage()
@@ -107,7 +103,7 @@ class Collector:
         )
 
     def held(self, rules: CollectorSettings, facts: Facts) -> Facts:
-        """The facts, and what a person took back."""
+        """Add to the facts what users restored from quarantine."""
         back = [each for each in self.quarantines.all() if each.phase is QuarantinePhase.RESTORED]
         return replace(
             facts,
@@ -117,7 +113,7 @@ class Collector:
         )
 
     def collect(self, rules: CollectorSettings) -> Report:
-        """One pass. Broken off at any moment, the next one goes on with what is left."""
+        """Run one pass. If it is interrupted, the next one continues."""
         report = Report()
         rules = self.apply_quota(rules)
         self._finish_older(rules, report)
@@ -132,15 +128,14 @@ class Collector:
             report.quarantine = quarantine.id
             self._collect(quarantine, verdict, rules, report)
         if self.may_continue():
-            for each in [
-                each for each in self.quarantines.all() if each.phase is QuarantinePhase.OPEN
-            ]:  # also that of a pass that died after its last move
-                self.quarantines.close(each, rules.policy.now_ms)
+            for each in self.quarantines.all():
+                if each.phase is QuarantinePhase.OPEN:  # also of a pass that died
+                    self.quarantines.close(each, rules.policy.now_ms)
             report.whole = True
         return report
 
     def delete_only(self, rules: CollectorSettings) -> Report:
-        """Delete quarantines whose time is over; nothing new is collected."""
+        """Delete quarantines that are due, without collecting."""
         report = Report()
         self._finish_older(rules, report)
         return report
@@ -148,9 +143,7 @@ class Collector:
     def _collect(
         self, quarantine: Quarantine, verdict: UnitVerdict, rules: CollectorSettings, report: Report
     ) -> None:
-        """Move one unit, if it is still what it was; and back again, if somebody came to want it in
-        that moment.
-        """
+        """Move one unit to quarantine if it is still due; back if it is needed meanwhile."""
         unit = verdict.unit
         if not self._still_due(verdict, rules):
             return
@@ -170,7 +163,7 @@ class Collector:
     def _still_due(self, verdict: UnitVerdict, rules: CollectorSettings) -> bool:
         now = next(units(self.files.walk(verdict.unit.path)), None)
         if now is None and verdict.unit.shape is UnitShape.LEFTOVER:
-            now = verdict.unit  # a file has nothing below it
+            now = verdict.unit  # a file, not a directory
         if now is None or now.newest_ms != verdict.unit.newest_ms:
             return False
         return (
@@ -181,10 +174,7 @@ class Collector:
         )
 
     def _wanted(self, verdict: UnitVerdict) -> bool:
-        """Whether the store names it now.
-
-        It was the store that said before that nobody does; so this is somebody who came in between.
-        """
+        """Whether the store names the unit now, because a restore began after the survey."""
         return (
             classify(verdict.unit, self.witness.of_job(verdict.unit.job_id), Policy(now_ms=0)).kind
             is not UnitKind.ORPHAN
@@ -196,9 +186,7 @@ class Collector:
             self.files.prune("/".join(above[:depth]))
 
     def _finish_older(self, rules: CollectorSettings, report: Report) -> None:
-        """Quarantines of earlier passes: what is named again goes back; what has waited long enough
-        goes.
-        """
+        """Handle quarantines of earlier passes: put back what is named again, delete what is due."""
         for quarantine in self.quarantines.all():
             if not self.may_continue():
                 return
@@ -217,7 +205,7 @@ class Collector:
                     report.fail(what)
 
     def _return_named(self, quarantine: Quarantine, report: Report) -> None:
-        """A pass that died between a move and its second look left this to us."""
+        """Put back what the store names: an earlier pass may have died before its second check."""
         for held in self.quarantines.contents(quarantine):
             facts = self.witness.of_job(held.unit.job_id)
             job = facts.jobs.get(held.unit.job_id) if held.unit.job_id is not None else None

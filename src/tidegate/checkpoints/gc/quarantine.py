@@ -1,14 +1,13 @@
-"""Where collected state waits before it is deleted, and how it is taken back. Called by the
-collector and by `tidegate state gc`.
+"""Quarantine: where collected state is kept before it is deleted, and can be restored from.
 
-    <root>/_quarantine/<id>/_quarantine.json       written before the first move: since when, whether all has come
-    <root>/_quarantine/<id>/<where it stood>/...   what was collected, under the path that it had
+    <root>/_quarantine/<id>/_quarantine.json       written before the first move
+    <root>/_quarantine/<id>/<original path>/...    what was collected
 
-So the place of everything in here says where it came from, and a quarantine of any size has one
-small record. A pass that is broken off leaves an open quarantine, which the next pass goes on to
-fill. Only one that was closed is deleted, after the delay. Taking back is recorded first: a
-quarantine that is being taken back is never deleted, and what came out of it is left alone for as
-long as an orphan is.
+Called by the collector and by `tidegate state gc`. The path of a unit says where it came from, so a
+quarantine of any size needs only one small record. An interrupted pass leaves an open quarantine,
+which the next pass continues to fill. Only closed ones are deleted, after the delay. A restore is
+recorded first: a quarantine that is being restored is never deleted, and its units are then kept as
+long as orphans are.
 """
 
 import json
@@ -28,16 +27,16 @@ RECORD = "_quarantine.json"
 
 
 class QuarantinePhase(StrEnum):
-    """What becomes of a quarantine."""
+    """Lifecycle of a quarantine."""
 
-    OPEN = "open"  # a pass puts orphans into it
-    CLOSED = "closed"  # waits for its time
-    RESTORED = "taken-back"  # a person wants all of it where it stood
+    OPEN = "open"  # a pass moves orphans into it
+    CLOSED = "closed"  # complete; deleted after the delay
+    RESTORED = "taken-back"  # a user moved everything back
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quarantine:
-    """The record of one quarantine. `places` are the tops of what was taken back."""
+    """The record of one quarantine. `places` are the top directories of restored units."""
 
     version: int = 1
     id: str
@@ -51,7 +50,7 @@ class Quarantine:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QuarantinedUnit:
-    """A unit in quarantine, and where it stood."""
+    """A unit in quarantine, with its original path."""
 
     unit: Unit
     path: str
@@ -59,7 +58,7 @@ class QuarantinedUnit:
 
 
 class NoQuarantine(UserError):
-    """There is nothing to take back under this name."""
+    """The requested quarantine does not exist."""
 
     condition = "quarantine-missing"
 
@@ -77,9 +76,9 @@ class Quarantines:
         self.files = files
 
     def all(self) -> list[Quarantine]:
-        """All of them, the oldest first.
+        """Return all quarantines, the oldest first.
 
-        One whose record cannot be read is left alone: nobody can say since when it waits.
+        One with an unreadable record is skipped, because its age is unknown.
         """
         found = [
             self._read(entry.name) for entry in self.files.entries(QUARANTINE) if entry.directory
@@ -99,7 +98,7 @@ class Quarantines:
             return None
 
     def find(self, wanted: str) -> Quarantine:
-        """The one of this id; `latest` is the newest."""
+        """Return the quarantine with this id; `latest` is the newest."""
         there = self.all()
         found = there[-1:] if wanted == "latest" else [each for each in there if each.id == wanted]
         if not found:
@@ -107,7 +106,7 @@ class Quarantines:
         return found[0]
 
     def open(self, now_ms: int) -> Quarantine:
-        """One to put orphans into: that of a pass that was broken off, else a new one."""
+        """Return the open quarantine of an interrupted pass, or a new one."""
         unfinished = [each for each in self.all() if each.phase is QuarantinePhase.OPEN]
         if unfinished:
             return unfinished[-1]
@@ -118,19 +117,19 @@ class Quarantines:
         return quarantine
 
     def put(self, quarantine: Quarantine, unit: Unit) -> None:
-        """Move a unit in. What stands there already came from a move that was broken off."""
+        """Move a unit in; also completes an interrupted move."""
         failpoint("collector.move.before")
         self.files.move_tree(unit.path, self._inside(quarantine, unit.path))
         failpoint("collector.move.after")
 
     def put_back(self, quarantine: Quarantine, origin: str) -> None:
-        """Move a unit to where it stood."""
+        """Move a unit back to its original path."""
         failpoint("collector.return.before")
         self.files.move_tree(self._inside(quarantine, origin), origin)
         failpoint("collector.return.after")
 
     def close(self, quarantine: Quarantine, now_ms: int) -> Quarantine | None:
-        """Everything has come: its time begins. One that stayed empty goes at once."""
+        """Close a quarantine: its delay begins. An empty one is removed at once."""
         units_held, bytes_held = 0, 0
         for each in self.contents(quarantine):
             units_held, bytes_held = units_held + 1, bytes_held + each.unit.bytes
@@ -150,9 +149,7 @@ class Quarantines:
         return closed
 
     def contents(self, quarantine: Quarantine) -> Iterator[QuarantinedUnit]:
-        """What is in it, unit by unit: one that was given out may be moved or deleted before the
-        next is asked for.
-        """
+        """Iterate over the units; the caller may move or delete each before the next."""
         top = f"{QUARANTINE}/{quarantine.id}/"
         inside = (
             (path.removeprefix(top), entry)
@@ -163,10 +160,7 @@ class Quarantines:
             yield QuarantinedUnit(unit=unit, path=f"{top}{unit.path}", origin=unit.path)
 
     def restore(self, quarantine: Quarantine, now_ms: int) -> tuple[int, list[str]]:
-        """Everything to where it stood: how many units, and what could not be moved.
-
-        May be repeated.
-        """
+        """Move everything back; return the number of units and the failures. Repeatable."""
         places = tuple(
             sorted(
                 {_top(held.origin) for held in self.contents(quarantine)} | set(quarantine.places)
@@ -183,7 +177,7 @@ class Quarantines:
         for held in self.contents(returning):
             if not self.free(held):
                 failed.append(
-                    f"{held.origin}: something else stands there now; it stays in {held.path}"
+                    f"{held.origin}: another unit has this path now; it stays in {held.path}"
                 )
                 continue
             try:
@@ -194,9 +188,7 @@ class Quarantines:
         return moved, failed
 
     def free(self, held: QuarantinedUnit) -> bool:
-        """Whether a unit can go where it stood: nothing stands there, or only what a move of this
-        very unit has left that was broken off.
-        """
+        """Whether the original path is free, or holds only an interrupted move of this unit."""
         if not self.files.exists(held.origin):
             return True
         if self.files.renames:
@@ -210,9 +202,9 @@ class Quarantines:
         }
 
     def delete(self, quarantine: Quarantine) -> list[str]:
-        """Delete it for good, file by file; what could not be deleted.
+        """Delete a quarantine unit by unit; return the failures.
 
-        Its record goes last, so that the rest is tried again.
+        Its record is removed last, so that failed units are tried again.
         """
         failed: list[str] = []
         failpoint("collector.delete.before")
@@ -232,7 +224,7 @@ class Quarantines:
         return failed
 
     def forget(self, quarantine: Quarantine) -> None:
-        """Drop the record of one that was taken back whole, when nobody needs to know any more."""
+        """Remove the record of a quarantine that was restored completely."""
         if next(self.contents(quarantine), None) is None:
             self._drop(quarantine)
 
@@ -253,6 +245,6 @@ class Quarantines:
 
 
 def _top(path: str) -> str:
-    """The job, or the savepoints of the job, that a path is of."""
+    """Return the directory of the job, or of its savepoints, that contains a path."""
     parts = path.split("/")
     return "/".join(parts[:2]) if parts[0] == paths.SAVEPOINTS else parts[0]

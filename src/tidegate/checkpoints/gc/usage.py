@@ -1,5 +1,4 @@
-"""How much of what is below a namespace: by kind, by job and by age, and what a quota makes of it.
-Pure; verdicts are added one by one.
+"""Usage of a namespace by kind, job and age, and its quota. Pure; verdicts are added one by one.
 
 Callers: the collector's pass, `tidegate state du`, `tidegate state gc`.
 """
@@ -18,7 +17,7 @@ AGES: tuple[tuple[str, int], ...] = (
     ("< 30 days", 30 * DAY_MS),
 )
 OLDEST = "older"
-ORPHAN_HOURS_MAX = 24 * 366  # what is older than a year is as old as a year
+ORPHAN_HOURS_MAX = 24 * 366  # older orphans count as one year old
 
 
 @dataclass(slots=True)
@@ -35,7 +34,7 @@ class Sum:
 
 @dataclass(slots=True)
 class JobUsage:
-    """What one job has below the namespace."""
+    """Usage of one job."""
 
     by_kind: dict[UnitKind, Sum] = field(default_factory=dict)
     youngest_ms: int | None = None  # age of its youngest unit
@@ -47,16 +46,15 @@ class JobUsage:
 
 @dataclass(slots=True)
 class Usage:
-    """A namespace, added up: its size is that of the list of jobs, never that of the list of files."""
+    """Usage of a namespace; its size grows with the number of jobs, not of files."""
 
     total: Sum = field(default_factory=Sum)
     by_kind: dict[UnitKind, Sum] = field(default_factory=dict)
     by_age: dict[str, Sum] = field(default_factory=dict)
     by_job: dict[int, JobUsage] = field(default_factory=dict)
     due: Sum = field(default_factory=Sum)
-    orphan_hours: Counter[int] = field(
-        default_factory=Counter
-    )  # bytes of whole orphans by age, for the quota
+    # bytes of orphans by age in hours, for the quota
+    orphan_hours: Counter[int] = field(default_factory=Counter)
 
     def add(self, verdict: UnitVerdict) -> None:
         self.total.add(verdict)
@@ -80,24 +78,23 @@ class Usage:
 
 
 def age_of(age_ms: int) -> str:
-    """The class of an age."""
+    """Return the name of the age class."""
     return next((name for name, limit_ms in AGES if age_ms < limit_ms), OLDEST)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quota:
-    """How big a namespace may be; 0 is no quota. The warning comes at this part of it."""
+    """Size limit of a namespace; 0 is unlimited. `warning_percent` of it causes a warning."""
 
     bytes: int = 0
     warning_percent: int = 80
 
     @property
     def warning_bytes(self) -> int:
-        """From here on it is said."""
         return self.bytes * self.warning_percent // 100
 
     def warning(self, used_bytes: int) -> str:
-        """What a person should know; nothing while all is well."""
+        """Return a warning for the user; empty if the usage is below the warning level."""
         if not self.bytes or used_bytes < self.warning_bytes:
             return ""
         share = used_bytes * 100 // self.bytes
@@ -108,11 +105,10 @@ class Quota:
 
 
 def quota_age_ms(usage: Usage, quota: Quota) -> int | None:
-    """Over the quota: the age from which orphans go before their time, so that the namespace comes
-    below its warning level; else None.
+    """Return the age from which orphans are due because of the quota; None if it is not exceeded.
 
-    The oldest go first, by whole hours. What is in quarantine counts as gone already: its time is
-    set.
+    The oldest go first, by whole hours, until the usage is below the warning level. Quarantined
+    units count as deleted already, because their deletion is scheduled.
     """
     used = usage.total.bytes - usage.bytes_of(UnitKind.QUARANTINED)
     if not quota.bytes or used <= quota.bytes:
