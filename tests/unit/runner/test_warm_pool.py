@@ -121,7 +121,7 @@ def test_restarts_of_dying_drivers_back_off(tmp_path: Path) -> None:
         pool.maintain()
         assert len(pool.waiting) == 1
         process = pool.waiting[0]
-        pool.until(lambda process=process: process.poll() is not None)  # type: ignore[misc]  # the process of this round
+        pool.until(lambda process=process: process.poll() is not None)  # type: ignore[misc]
         pool.maintain()
         assert pool.waiting == []
         pool.now_s += pause_s - 0.1
