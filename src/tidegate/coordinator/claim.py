@@ -207,8 +207,8 @@ class Claimant:
         ):
             return
         if is_alive(state.leader) and not submission.options.takeover:
-            return  # it goes on: this one will be a fork
-        words = (
+            return  # it continues: this one will be a fork
+        message = (
             f"its run did not end in order, and its state is continued by job {submission.job_id}"
         )
         failure = Failure(
@@ -216,10 +216,10 @@ class Claimant:
             generation=state.generation,
             condition="continued-elsewhere",
             domain="user",
-            message=words,
+            message=message,
         )
         ending = terminal_transaction(
-            snapshot, JobStatus.FAILED, submission.now_ms, failure=failure, reason=words
+            snapshot, JobStatus.FAILED, submission.now_ms, failure=failure, reason=message
         )
         failpoint("claim.source.before")
         self.store.transact(ending.checks, ending.writes)

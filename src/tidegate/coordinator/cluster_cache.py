@@ -195,7 +195,7 @@ class ClusterCache:
     def snapshot(self, job_id: int) -> JobSnapshot:
         """Return all records of one job with their versions, which are the conditions of writes."""
         view, key = self._view, str(job_id)
-        pipelines, figures = self._of(PIPELINES, job_id), view[METRICS]
+        pipelines, metrics = self._of(PIPELINES, job_id), view[METRICS]
         outcome = view[JOB_OUTCOMES].get(key)
         return JobSnapshot(
             job_id=job_id,
@@ -209,7 +209,7 @@ class ClusterCache:
             histories=tuple(each.key for each in self._of(CHECKPOINT_HISTORY, job_id)),
             savepoint=_stored(view[SAVEPOINTS].get(key)),
             heartbeats=tuple(
-                Check(METRICS, p.key, seen.version if (seen := figures.get(p.key)) else 0)
+                Check(METRICS, p.key, seen.version if (seen := metrics.get(p.key)) else 0)
                 for p in pipelines
             ),
         )

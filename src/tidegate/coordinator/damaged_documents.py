@@ -132,6 +132,6 @@ def _disagreement(store: Store, key: str) -> str:
         check_lineage(read_job(store, int(key)))
     except LineageMismatch as error:
         return str(error)
-    except (TidegateError, ValueError):  # said already, by the document that cannot be read
+    except (TidegateError, ValueError):  # already reported with the unreadable document
         return ""
     return ""

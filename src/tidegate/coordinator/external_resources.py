@@ -64,7 +64,8 @@ class ResourceTaken(UserError):
 
 def key_of(resource: Resource | ResourceRecord) -> str:
     """Return the key of a resource; equal resources have equal keys."""
-    return f"{resource.kind}/{sha256(f'{resource.location}|{resource.name}'.encode()).hexdigest()[:32]}"
+    digest = sha256(f"{resource.location}|{resource.name}".encode()).hexdigest()
+    return f"{resource.kind}/{digest[:32]}"
 
 
 def declared(job: JobRecord) -> Iterator[ResourceRecord]:
@@ -322,8 +323,8 @@ def _drop_externally(record: ResourceRecord) -> str:
                 unpacked(record.options),
             )
     except Exception as error:  # whatever it is: the next attempt may find the world better
-        told = redact(
+        message = redact(
             f"{type(error).__name__}: {error}", secret_texts(record.options)
         )  # errors of databases may repeat the address
-        return mask_text(told)[:ERROR_CHARS_MAX]
+        return mask_text(message)[:ERROR_CHARS_MAX]
     return ""

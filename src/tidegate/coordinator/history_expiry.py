@@ -29,7 +29,7 @@ from tidegate.store.base import Check, Delete, Put, Store, undamaged
 
 
 def expired(store: Store, before_ms: int) -> Iterator[JobOutcome]:
-    """Yield the ended jobs whose retention is over, without those that are still to be cleaned up."""
+    """Yield the ended jobs whose retention is over, except those not cleaned up yet."""
     for entry in undamaged(store.list(JOB_OUTCOMES)):
         outcome = from_document(JobOutcome, entry.value, f"outcome of job {entry.key}")
         if outcome.finished_ms <= before_ms and store.get(PENDING_CLEANUPS, entry.key) is None:

@@ -46,7 +46,7 @@ JOB_MAPS = (ASSIGNMENTS, DRIVERS, METRICS, PIPELINES, CHECKPOINT_HISTORY, SAVEPO
 
 
 class Housekeeper:
-    """Housekeeping of one installation."""
+    """Cleans up after the jobs of one installation."""
 
     def __init__(
         self,

@@ -94,7 +94,8 @@ class Reconciler:
         self.clock = clock
         self.run_jobs = run_jobs
         self.alive = alive or alive_here
-        self.process_blocked = blocked_reason if alive is None else lambda process: ""  # noqa: ARG005  # in a simulation no process is real
+        # In a simulation no process is real.
+        self.process_blocked = blocked_reason if alive is None else lambda _: ""
         self.touched = cache.listen()
         self.changed = cache.listen_for_news()
         self.timers = StateTimers()

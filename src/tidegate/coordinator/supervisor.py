@@ -161,8 +161,8 @@ class Supervisor:
         with contextlib.suppress(
             StoreUnavailable,
             OutcomeUnknown,
-            # written again by the next turn: a store that a hung driver has locked must not hide its
-            # hang
+            # Written again in the next iteration: a store that a hung driver has locked must not
+            # hide the hang.
         ):
             self._apply(snapshot)
             self._running(snapshot, snapshot.state.value)

@@ -140,10 +140,10 @@ def terminal_transaction(
     resumable = kept and began
     generation = before.generation + 1
     answer = savepoint_at_end(snapshot, status, now_ms)
-    words = reason or (outcome.failures[-1].message if failure and outcome.failures else "")
-    told = replace(before, events=history_of(snapshot, answer.request))
+    event_reason = reason or (outcome.failures[-1].message if failure and outcome.failures else "")
+    merged = replace(before, events=history_of(snapshot, answer.request))
     state = replace(
-        with_status(told, status, now_ms, generation=generation, event_reason=words),
+        with_status(merged, status, now_ms, generation=generation, event_reason=event_reason),
         leader=None,
         failures=outcome.failures,
         reason=reason,

@@ -107,8 +107,14 @@ class TransitionWriter:
         )
         moved = _changed_assignment(view, decision.command, decision.worker, now_ms)
         answer = abandon_savepoint(snapshot, decision.savepoint, now_ms)
-        told = (decision.reason, health.level, health.reason, retention.level, retention.reason)
-        if moved is view.assignment and _same_for_users(told, before) and not answer.writes:
+        displayed = (
+            decision.reason,
+            health.level,
+            health.reason,
+            retention.level,
+            retention.reason,
+        )
+        if moved is view.assignment and _same_for_users(displayed, before) and not answer.writes:
             return False
         state = replace(
             before,
@@ -497,7 +503,7 @@ def _changed_assignment(
     )
 
 
-def _same_for_users(told: tuple[str, ...], state: JobState) -> bool:
+def _same_for_users(displayed: tuple[str, ...], state: JobState) -> bool:
     """Whether a user would read the same: counting numbers in a reason are no news."""
     before = (
         state.reason,
@@ -506,7 +512,7 @@ def _same_for_users(told: tuple[str, ...], state: JobState) -> bool:
         state.log_retention,
         state.log_retention_reason,
     )
-    return told == before or [_without_numbers(text) for text in told] == [
+    return displayed == before or [_without_numbers(text) for text in displayed] == [
         _without_numbers(text) for text in before
     ]
 

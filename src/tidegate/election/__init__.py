@@ -23,9 +23,9 @@ The operations, each one transaction:
     renew    if the lease is at my version: heartbeat = (term, number + 1)
     resign   if the lease is at my version: delete it. Candidates find it vacant at their next poll
              and take it without waiting
-    expire   the same by the leader for a silent worker, in the transaction that acts on the silence:
-             if lease and heartbeat are at the versions that were read. A worker whose lease is gone
-             takes it again with a new term
+    expire   the same by the leader for a silent worker, in the transaction that acts on the
+             silence: if lease and heartbeat are at the versions that were read. A worker whose
+             lease is gone takes it again with a new term
 
     candidate --- take: vacant, or silent for a whole lease ---> holder --- renew, renew ... ---+
         ^                                                           |                           |

@@ -4,7 +4,7 @@ Called by the reconciler, which observes a job, calls `machine.decide`, and reco
 
     observation     what is known of a job at one moment
     decision        NoTransition | Transition
-    states/         one file per state, one for the terminal ones: name, exits, deadline, decide(view)
+    states/         one file per state, one for the terminal ones: name, exits, deadline, decide()
     machine         the table of all states; rejects an exit that a state does not list
     deadline        how long a state may last
     stopping        whether a driver is dead, and the next command of a stop

@@ -31,12 +31,12 @@ class Transition:
 
         SCHEDULED                generation + 1 in the job and in every pipeline, the restore point,
                                  an assignment to `worker`
-        RECOVERING, FAILING,     the command; `worker` only if it is another one or nothing is assigned
-        CANCELING                (see NoTransition)
+        RECOVERING, FAILING,     the command; `worker` only if it is another one or nothing is
+        CANCELING                assigned (see NoTransition)
         PENDING                  `not_before_ms`; the assignment is removed
         RUNNING, DOING_SAVEPOINT nothing more
-        terminal                 outcome, cleanup record, running-job-info removed, generation + 1 in
-                                 every pipeline that stays, the result of a savepoint still requested
+        terminal                 outcome, cleanup record, running-job-info removed, generation + 1
+                                 in every pipeline that stays, the result of a pending savepoint
 
     The number of restarts becomes (0 if healed, else unchanged) + (1 if restart).
     """

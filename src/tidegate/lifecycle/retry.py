@@ -24,7 +24,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Exhausted:
-    """No restarts are left."""
+    """The budget of restarts is used up."""
 
     times: int
 
