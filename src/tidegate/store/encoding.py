@@ -1,12 +1,12 @@
-"""Names and documents as they are stored: what is allowed, and the one text of each document.
+"""Names and documents as they are stored: validation, encoding and checksums. Pure.
 
-Called by the front (base.py) and by follow.py only, so that all backends take and refuse the same
-things. Pure.
+Called by base.py and follow.py only, so that all backends accept and reject the same input.
 
-**Checksum.** The last field of a stored document, `"~crc~"`, is the CRC-32 of its map, its key and all that stands before this field, so a
-changed character, a shortened text, and a text that belongs to another key or map are found. Every backend keeps the text as it is given (SQLite
-and PostgreSQL in a column of type text, etcd as bytes), so the bytes are checked and nothing is encoded twice. Documents of releases before
-0.2 have no such field and are read without it; a text that was written with it and has lost it in part is damage.
+**Checksum.** The last field of a stored document, `"~crc~"`, is the CRC-32 of its map, its key and
+everything before this field. It detects changed characters, truncated text, and text that belongs
+to another key or map. Every backend keeps the text unchanged (SQLite and PostgreSQL in a column of
+type text, etcd as bytes), so the bytes are verified without encoding again. Documents of releases
+before 0.2 have no such field and are accepted without it; a text with a partial field is damaged.
 """
 
 import json
@@ -20,8 +20,7 @@ from tidegate.store.errors import DocumentDamaged, StoreRefused
 MAP_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 KEY_BYTES_MAX = 512
-# etcd takes requests of 1.5 MiB and 128 operations by default: what does not fit there is refused
-# everywhere.
+# etcd accepts requests of 1.5 MiB and 128 operations by default; the limits hold for all backends
 VALUE_BYTES_MAX = 1024 * 1024
 OPERATIONS_MAX = 100
 DEPTH_MAX = 64
@@ -32,7 +31,7 @@ _JSON = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=Fa
 
 
 def check_map(name: object) -> None:
-    """Refuse a name of a map that is not lower-case words with dashes."""
+    """Reject a map name that is not lower-case words with dashes."""
     if not (isinstance(name, str) and MAP_NAME.fullmatch(name)):
         raise StoreRefused(
             f"{name!r} cannot name a map: lower-case letters, digits and dashes, a letter first, at"
@@ -41,14 +40,14 @@ def check_map(name: object) -> None:
 
 
 def check_key(key: object) -> None:
-    """Refuse an empty key, and what `check_prefix` refuses."""
+    """Reject an empty key, and what `check_prefix` rejects."""
     check_prefix(key)
     if not key:
         raise StoreRefused("a key cannot be empty")
 
 
 def check_prefix(prefix: object) -> None:
-    """Refuse control characters, text that is not Unicode, and what is too long."""
+    """Reject control characters, text that is not Unicode, and text that is too long."""
     if not isinstance(prefix, str):
         raise StoreRefused(f"a key is text, and {prefix!r} is not")
     try:
@@ -66,8 +65,9 @@ def check_prefix(prefix: object) -> None:
 
 
 def encode(map: str, key: str, value: dict[str, Any]) -> str:
-    """The JSON of a document and its checksum: names in their order (a schema is an ordered thing),
-    no spaces, no NaN. Tuples become arrays.
+    """Encode a document as JSON with its checksum: no spaces, no NaN; tuples become arrays.
+
+    The order of names is kept, because schemas are ordered.
     """
     where = f"the value of {map}/{key}"
     if not isinstance(value, dict):
@@ -89,10 +89,7 @@ def encode(map: str, key: str, value: dict[str, Any]) -> str:
 
 
 def decode(map: str, key: str, text: str) -> dict[str, Any]:
-    """The document of a stored text.
-
-    What `encode` has not written for this very map and key is DocumentDamaged.
-    """
+    """Decode a stored text; DocumentDamaged unless `encode` wrote it for this map and key."""
     summed = text.startswith(_SUM_START, len(text) - _SUM_CHARS)
     if summed:
         _verify(map, key, text)
@@ -106,17 +103,13 @@ def decode(map: str, key: str, text: str) -> dict[str, Any]:
         raise DocumentDamaged(map, key, "it is not a JSON object")
     if summed:
         del value[CHECKSUM]
-    elif any(
-        "~" in name for name in value
-    ):  # no record has such a field: it is the rest of a checksum
+    elif any("~" in name for name in value):  # no record has such a field: a damaged checksum
         raise DocumentDamaged(map, key, "its checksum is damaged")
     return value
 
 
 def verify(map: str, key: str, text: str) -> None:
-    """DocumentDamaged where `decode` would raise it; without reading the document, where its
-    checksum tells enough.
-    """
+    """Raise DocumentDamaged if `decode` would; if possible, by the checksum alone."""
     if text.startswith(_SUM_START, len(text) - _SUM_CHARS):
         _verify(map, key, text)
     else:
@@ -140,9 +133,7 @@ def _checksum(map: str, key: str, data: bytes) -> int:
 
 
 def _check_names(where: str, value: object, depth: int) -> None:
-    """json.dumps would turn the name 1 into "1" silently, and the document would not come back as
-    it was.
-    """
+    """Reject names that are not text: json.dumps would silently turn 1 into "1"."""
     if depth > DEPTH_MAX:
         raise StoreRefused(f"{where} is nested more than {DEPTH_MAX} deep")
     items: Iterable[object] = ()
@@ -157,7 +148,7 @@ def _check_names(where: str, value: object, depth: int) -> None:
     elif isinstance(value, (list, tuple)):
         items = value
     for item in items:
-        if type(item) not in _PLAIN:  # most are, and every document that is written passes here
+        if type(item) not in _PLAIN:  # most are; this is a hot path
             _check_names(where, item, depth + 1)
 
 

@@ -1,10 +1,9 @@
-"""A copy of some maps in memory, kept up to date by the change log: reads cost nothing, and a
-thousand idle jobs cost one question a turn.
+"""A copy of some maps in memory, kept up to date from the change log.
 
-Called by servers and workers, each from one thread; what others may read is replaced whole and
-never changed in place. The copy may be old by one turn: every decision that is made on it is
-recorded with the versions that were seen, so that an old copy leads to a Conflict and never to a
-wrong write.
+Reads cost nothing, and a thousand idle jobs cost one query per refresh. Called by servers and
+workers, each from one thread; maps that other threads may read are replaced and never changed in
+place. The copy may be stale: decisions based on it are written with the versions that were read, so
+a stale copy causes a Conflict and never a wrong write.
 """
 
 import logging
@@ -20,15 +19,16 @@ from tidegate.store.encoding import decode, verify
 
 LOG = logging.getLogger("tidegate.store")
 T = TypeVar("T")
-SINGLE_READS_MAX = 16  # so many entries of a map are always read by their keys,
-# and more of them up to this part of the map: a question about one key costs as much as so many
-# entries of a list
+# Up to this number of changed entries of a map are read by key, and more of them if they are at
+# most this fraction of the map; else the whole map is listed.
+SINGLE_READS_MAX = 16
 SINGLE_READS_SHARE = 4
 
 
 class CachedEntry(Generic[T]):
-    """A record, the version of its document, and when this process first saw that version, on its
-    monotonic clock. Its text is read on first use.
+    """A record, its version, and when this process first saw that version (monotonic clock).
+
+    The text is decoded on first use.
     """
 
     __slots__ = ("_map", "_peeked", "_text", "_value", "key", "kind", "since_s", "version")
@@ -47,8 +47,8 @@ class CachedEntry(Generic[T]):
     def value(self) -> T:
         value = self._value
         if value is None:
-            # The text is read before the value is checked again: another thread may decode it at
-            # the same moment and drop the text.
+            # Read the text before checking the value again: another thread may decode it at the
+            # same moment and drop the text.
             text = self._text
             value = self._value
             if value is None:
@@ -59,7 +59,7 @@ class CachedEntry(Generic[T]):
         return value
 
     def peek(self, field: str) -> Any:
-        """One plain field of a record that is not read, and kept, whole for it."""
+        """Return one scalar field without decoding the whole record."""
         text = self._text
         if self._value is not None:
             return getattr(self._value, field)
@@ -73,10 +73,10 @@ class CachedEntry(Generic[T]):
 
 
 class Follower:
-    """Follows the maps that it was given, each with the kind of its records. A document that cannot
-    be read is left out and named once in the log.
+    """Follows some maps, each with the type of its records.
 
-    Records of the maps in `lazy` are many and rarely needed: they are read when someone asks.
+    A document that cannot be read is left out and logged once. Records of the maps in `lazy` are
+    decoded on first use, because they are many and rarely needed.
     """
 
     def __init__(
@@ -92,15 +92,15 @@ class Follower:
         self.lazy = lazy
         self._since: int | None = None
         self._maps: dict[str, dict[str, CachedEntry[Any]]] = {map: {} for map in kinds}
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
         self.unreadable: dict[tuple[str, str], str] = {}
 
     def refresh(self) -> set[tuple[str, str]]:
-        """Catch up; the (map, key) of all that has changed since the last time.
+        """Read the changes since the last refresh; return (map, key) of each changed entry.
 
-        After StoreUnavailable the copy is as it was.
+        After StoreUnavailable the copy is unchanged.
         """
-        with self._turn:
+        with self._lock:
             if self._since is None:
                 return self._load(self.store.revision())
             changes = self.store.changes(self.kinds, self._since)
@@ -119,27 +119,28 @@ class Follower:
         return self._maps[map].get(key)
 
     def all(self, map: str) -> Mapping[str, CachedEntry[Any]]:
-        """A map as of the last turn; it does not change under the reader."""
+        """Return a map as of the last refresh; it does not change while it is read."""
         return MappingProxyType(self._maps[map])
 
     def _has(self, event: Change) -> bool:
-        """Whether it was seen already: entries are read after the log, and may be newer."""
+        """Whether the change was read already: entries are read after the log and may be newer."""
         known = self._maps[event.map].get(event.key)
         return known is not None and known.version >= event.version
 
     def _read(self, keys: Mapping[str, set[str]]) -> None:
-        """These entries as of one moment, past the front of the store: it would decode a whole map
-        where only some of it has changed.
+        """Read these entries in one snapshot from the backend.
+
+        `Store.query` would decode a whole map even if only a part of it has changed.
         """
-        questions: list[Query] = []
+        queries: list[Query] = []
         for map, changed in keys.items():
             single = len(changed) <= max(
                 SINGLE_READS_MAX, len(self._maps[map]) // SINGLE_READS_SHARE
             )
-            questions += [Get(map, key) for key in changed] if single else [Listing(map)]
+            queries += [Get(map, key) for key in changed] if single else [Listing(map)]
         found: dict[str, dict[str, StoredRow]] = {map: {} for map in keys}
-        for question, rows in zip(questions, self.store.backend.query(questions), strict=True):
-            found[question.map].update((row.key, row) for row in rows)
+        for query, rows in zip(queries, self.store.backend.query(queries), strict=True):
+            found[query.map].update((row.key, row) for row in rows)
         for map, changed in keys.items():
             fresh = dict(self._maps[map])
             for key in changed:
@@ -147,25 +148,23 @@ class Follower:
             self._maps[map] = fresh
 
     def _load(self, revision: int) -> set[tuple[str, str]]:
-        """All maps. The revision was read before: what is newer will be read once more."""
-        told: set[tuple[str, str]] = set()
+        """Read all maps. `revision` was read before, so newer changes are read once more."""
+        changed: set[tuple[str, str]] = set()
         answers = self.store.backend.query([Listing(map) for map in self.kinds])
         for map, listed in zip(self.kinds, answers, strict=True):
-            before, fresh, rows = (
-                self._maps[map],
-                dict(self._maps[map]),
-                {row.key: row for row in listed},
-            )
+            before = self._maps[map]
+            fresh = dict(before)
+            rows = {row.key: row for row in listed}
             for key in before.keys() | rows.keys():
                 self._take(fresh, map, key, rows.get(key))
             self._maps[map] = fresh
-            told |= {
+            changed |= {
                 (map, key)
                 for key in before.keys() | fresh.keys()
                 if before.get(key) is not fresh.get(key)
             }
         self._since = revision
-        return told
+        return changed
 
     def _take(
         self, fresh: dict[str, CachedEntry[Any]], map: str, key: str, row: StoredRow | None
@@ -185,10 +184,8 @@ class Follower:
                 _ = seen.value
             fresh[key] = seen
             self.unreadable.pop((map, key), None)
-        except Exception as error:  # whatever is wrong with one document, the others must be seen
+        except Exception as error:  # one bad document must not hide the others
             fresh.pop(key, None)
             if self.unreadable.get((map, key)) != str(error):
                 self.unreadable[map, key] = str(error)
-                LOG.error(
-                    "a document cannot be read", extra={"map": map, "key": key, "why": str(error)}
-                )
+                LOG.error("document_unreadable", extra={"map": map, "key": key, "why": str(error)})

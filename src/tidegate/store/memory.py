@@ -1,7 +1,6 @@
-"""A store that lives as long as its object: for unit tests and simulation. Opened by open.py only.
+"""An in-memory store for unit tests and simulation. Opened by open.py only.
 
-It keeps the same contract as the durable ones, the bounded change log included, so that what passes
-on it passes there.
+It keeps the same contract as the durable backends, including the bounded change log.
 """
 
 import threading
@@ -28,7 +27,7 @@ from tidegate.store.errors import Conflict, StoreClosed, StoreUnavailable
 
 
 class MemoryBackend:
-    """One lock over plain dictionaries."""
+    """Plain dictionaries under one lock."""
 
     def __init__(self, *, retention: Retention) -> None:
         self._retention = retention
@@ -67,7 +66,7 @@ class MemoryBackend:
     def apply(self, transaction: Transaction) -> int:
         with self._lock:
             self._check_open()
-            self._judge(transaction)
+            self._require_checks(transaction)
             if not transaction.writes:
                 return self._revision
             self._revision += 1
@@ -131,8 +130,8 @@ class MemoryBackend:
         if self._closed:
             raise StoreClosed()
 
-    def _get(self, question: Get) -> list[StoredRow]:
-        row = self._entries.get(question.map, {}).get(question.key)
+    def _get(self, query: Get) -> list[StoredRow]:
+        row = self._entries.get(query.map, {}).get(query.key)
         return [] if row is None else [row]
 
     def _scan(self, map: str, prefix: str) -> list[StoredRow]:
@@ -141,7 +140,7 @@ class MemoryBackend:
             key=lambda row: row.key,
         )
 
-    def _judge(self, transaction: Transaction) -> None:
+    def _require_checks(self, transaction: Transaction) -> None:
         if transaction.token.id in self._voids:
             raise StoreUnavailable(
                 "the transaction arrived after its token was voided; nothing was written"

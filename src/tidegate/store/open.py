@@ -1,4 +1,4 @@
-"""The only door to a store: the address decides the backend."""
+"""Open a store; the scheme of its URL selects the backend."""
 
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -26,15 +26,17 @@ _TRUTH = {"true": True, "false": False}
 def open_store(
     url: str, *, compaction_threshold: int = DEFAULT_COMPACTION_THRESHOLD, create: bool = True
 ) -> Store:
-    """Open the store at this address, and make it if it is not there; without `create` that is
-    StoreLost.
+    """Open the store at this URL and create it if it is missing.
 
-    `sqlite:///path`: the path is absolute and literal (nothing in it is unquoted), so
-    `f"sqlite:///{path}"` is right for any absolute path.
-    `postgresql://user:password@host:port/database?schema=name`: as libpq takes it, and the schema,
-    `tidegate` where none is given. `etcd://user:password@host:port,host:port/prefix?tls=true`: port
-    2379, prefix `tidegate` and no TLS where none are given. `compaction_threshold`: rows that the
-    change log may have; what is older is Compacted.
+    Without `create`, a missing store is StoreLost. `compaction_threshold` is the number of rows
+    that the change log may have; older changes are Compacted. The URLs:
+
+    - `sqlite:///path`: the path is absolute and literal (not URL-quoted), so that
+      `f"sqlite:///{path}"` is valid for any absolute path.
+    - `postgresql://user:password@host:port/database?schema=name`: as libpq accepts it; the default
+      schema is `tidegate`.
+    - `etcd://user:password@host:port,host:port/prefix?tls=true`: the defaults are port 2379, prefix
+      `tidegate` and no TLS.
     """
     if compaction_threshold < 1:
         raise UserError(f"compaction-threshold is {compaction_threshold}; it must be at least 1")
@@ -48,9 +50,8 @@ def _backend(url: str, retention: Retention, *, create: bool) -> Backend:
     if scheme == "sqlite" and rest.startswith("///"):
         return _sqlite(url, "/" + rest.lstrip("/"), retention, create=create)
     if scheme in ("postgresql", "postgres") and rest.startswith("//"):
-        from tidegate.store.postgres.backend import (
-            PostgresBackend,
-        )  # loads a client library that the others do not need
+        # imported here because only this backend needs the client library
+        from tidegate.store.postgres.backend import PostgresBackend
 
         return PostgresBackend(url, retention=retention, create=create)
     if scheme == "etcd" and rest.startswith("//"):
@@ -65,7 +66,7 @@ def _sqlite(url: str, path: str, retention: Retention, *, create: bool) -> Backe
 
 
 def _etcd(url: str, retention: Retention, *, create: bool) -> Backend:
-    from tidegate.store.etcd.backend import EtcdBackend  # loads what the others do not need
+    from tidegate.store.etcd.backend import EtcdBackend
 
     try:
         parts = urlsplit(url)
@@ -89,7 +90,7 @@ def _etcd(url: str, retention: Retention, *, create: bool) -> Backend:
 
 
 def _with_port(url: str, host: str) -> str:
-    """`host:port`. The brackets of an IPv6 address stay."""
+    """Add the default port if there is none; the brackets of an IPv6 address are kept."""
     name, colon, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")
     if not colon:
         name, port = host, str(ETCD_PORT)
@@ -101,8 +102,6 @@ def _with_port(url: str, host: str) -> str:
 
 
 def _shown(url: str) -> str:
-    """An address may carry a password: only its scheme is shown where there is a user part or there
-    are parameters.
-    """
+    """Return a URL for messages: only its scheme if it may contain a password."""
     scheme, _, rest = url.partition(":")
     return repr(f"{scheme}:...") if "@" in rest or "?" in rest else repr(url)

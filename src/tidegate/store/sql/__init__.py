@@ -1,5 +1,4 @@
-"""The SQL of the backends, in files: one named query each, with a line that says what it is for.
-Read by the backends; Python builds no SQL.
+"""The SQL of the backends, in files of named queries; Python builds no SQL.
 
 A file is a sequence of `-- name: <name>`, comment lines, and the query. A query of several
 statements is separated by semicolons at line ends.
@@ -10,7 +9,7 @@ from importlib import resources
 
 
 class Queries:
-    """The queries of one file, as texts by name."""
+    """The queries of one file, by name."""
 
     def __init__(self, file: str, texts: dict[str, str]) -> None:
         self.file = file
@@ -20,7 +19,7 @@ class Queries:
         return self._texts[name]
 
     def statements(self, name: str) -> list[str]:
-        """The statements of a query that has several."""
+        """Return the statements of a query that has several."""
         return [
             statement
             for part in self._texts[name].split(";\n")
@@ -30,7 +29,7 @@ class Queries:
 
 @cache
 def load_queries(file: str) -> Queries:
-    """Read a file of this folder."""
+    """Load a file of this package once."""
     texts: dict[str, str] = {}
     for block in (
         resources.files(__name__).joinpath(file).read_text(encoding="utf-8").split("-- name:")[1:]
