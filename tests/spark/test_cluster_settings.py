@@ -17,7 +17,7 @@ from tidegate.config.engine.settings import load_engine
 from tidegate.model.errors import TransientError, UserError
 from tidegate.spark import cluster, executor, gateway, tasks
 from tidegate.spark.deployment import DeploymentRequest, deployment, engine_block
-from tidegate.spark.errors import ExecutorsUnfit, translated
+from tidegate.spark.errors import ExecutorsIncompatible, translate
 from tidegate.spark.session import SessionSettings, jvm_environ, spark_conf
 
 MASTERS = ("spark://head:7077", "k8s://https://api:6443", "yarn", "local-cluster[2,1,1024]")
@@ -183,14 +183,14 @@ def test_invalid_wait_time_is_rejected() -> None:
 def test_wrong_python_of_executors_is_reported(said: str, told: str) -> None:
     from pyspark.errors import PySparkException
 
-    error = translated(PySparkException(said))
-    assert isinstance(error, ExecutorsUnfit)
+    error = translate(PySparkException(said))
+    assert isinstance(error, ExecutorsIncompatible)
     assert str(error).startswith(told + "; spark.pyspark.python must name")
 
 
 def test_executors_of_another_release_reject_the_task() -> None:
     tasks.check_release(tasks.__version__)
-    with pytest.raises(ExecutorsUnfit, match=r"the driver is 0\.0\.0"):
+    with pytest.raises(ExecutorsIncompatible, match=r"the driver is 0\.0\.0"):
         tasks.check_release("0.0.0")
 
 

@@ -26,7 +26,7 @@ CASES: list[tuple[str, str | bytes | None, dict[str, Any], str]] = [
         "csv",
         "1,1.23456\n2,x\n",
         {},
-        "line 1: column amount: '1.23456' has more digits behind the point than decimal(10,2)",
+        "line 1: column amount: '1.23456' has more decimal places than decimal(10,2)",
     ),
     ("csv", '1,1\n2,"3\n4,5\n', {}, 'line 2: quote: the quote " is not closed'),
     ("csv", "1,1\n2\n", {}, "line 2: the row has 1 field instead of 2"),

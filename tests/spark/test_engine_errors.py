@@ -27,9 +27,9 @@ from tidegate.spark.errors import (
     SqlRefused,
     TaskFailed,
     TaskTerminal,
-    marked,
-    translated,
-    translating,
+    to_wire,
+    translate,
+    translate_spark_errors,
     useful_line,
 )
 
@@ -80,7 +80,7 @@ def test_other_errors_of_a_task_are_transient_and_have_their_message(
 
 
 def test_attributes_of_an_error_are_kept() -> None:
-    error = translated(_spark_error(str(marked(Fenced("pipeline 1", 3, 4)))))
+    error = translate(_spark_error(str(to_wire(Fenced("pipeline 1", 3, 4)))))
     assert isinstance(error, Fenced)
     assert (error.what, error.mine, error.current, str(error)) == (
         "pipeline 1",
@@ -99,7 +99,7 @@ def test_error_class_unknown_to_the_driver_keeps_its_category() -> None:
         "text": "a rule is broken",
         "facts": {},
     }
-    error = translated(_spark_error(MARKER + json.dumps(text)))
+    error = translate(_spark_error(MARKER + json.dumps(text)))
     assert isinstance(error, TaskTerminal)
     assert (error.condition, error.domain, str(error)) == (
         "rule-broken",
@@ -154,7 +154,7 @@ def test_operator_that_cannot_be_pickled_is_reported(engine: SparkEngine, tmp_pa
 
 
 def test_broken_connection_means_that_the_jvm_is_gone() -> None:
-    with pytest.raises(JvmGone, match="the Spark driver JVM is gone"), translating():
+    with pytest.raises(JvmGone, match="the Spark driver JVM is gone"), translate_spark_errors():
         raise ConnectionRefusedError(111, "Connection refused")
 
 
@@ -176,7 +176,7 @@ def test_unparsable_schema_of_a_dead_jvm_means_that_the_jvm_is_gone(
         def schema(self) -> None:
             raise Py4JError(words)
 
-    with pytest.raises(kind), translating():
+    with pytest.raises(kind), translate_spark_errors():
         vars(DataFrame)["schema"].func(SimpleNamespace(_jdf=Away()))
 
 
@@ -197,7 +197,8 @@ def test_useful_line_of_a_python_error_omits_the_sql_state() -> None:
         " from the Python worker: Traceback (most recent call last):\n"
         '  File "/opt/tasks.py", line 22, in <module>\n    import words\nModuleNotFoundError: No'
         " module named 'words'\n SQLSTATE: 38000\n"
-        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:665)\n"
+        "\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator"
+        ".handlePythonException(PythonRunner.scala:665)\n"
     )
     assert useful_line(text) == "ModuleNotFoundError: No module named 'words'"
 
@@ -211,5 +212,5 @@ def test_useful_line_of_a_java_error_is_its_first_cause_with_a_message() -> None
 
 
 def test_very_long_message_is_truncated() -> None:
-    error = translated(_spark_error(str(marked(UserError("x" * 100_000)))))
+    error = translate(_spark_error(str(to_wire(UserError("x" * 100_000)))))
     assert len(str(error)) == 4000

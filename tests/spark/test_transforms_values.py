@@ -28,7 +28,8 @@ def times_of_day(spark: SparkSession) -> None:
 
 JSON = """{"data": {"s": "this is a string", "b": true, "i": 42, "f": 3.14, "dec": 10.55,
 "day": "2023-10-29", "t": "16:12:43.459",
-"xs": ["item1", "item2"], "o": {"k": 1.5}, "n": null, "num": "17", "odd key": 1, "ts": "2023-10-29T10:11:12"}}"""
+"xs": ["item1", "item2"], "o": {"k": 1.5}, "n": null, "num": "17",
+"odd key": 1, "ts": "2023-10-29T10:11:12"}}"""
 
 
 def json_table(

@@ -34,7 +34,7 @@ class ResolvedBlock:
 
     @property
     def label(self) -> str:
-        """`Source[0]-FakeSource`: the block's name where it has none of its own."""
+        """`Source[0]-FakeSource`: the default name of the block."""
         return f"{self.block.kind.capitalize()}[{self.block.index}]-{self.connector.name}"
 
     @property

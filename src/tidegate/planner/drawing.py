@@ -42,9 +42,8 @@ def _below(
         reader, margin, last = pending.pop()
         again = reader.operator in drawn
         repeated = again and readers[reader.operator]
-        yield (
-            f"{margin}{'└─' if last else '├─'}> {title(reader)}{' ... as above' if repeated else ''}"
-        )
+        suffix = " ... as above" if repeated else ""
+        yield f"{margin}{'└─' if last else '├─'}> {title(reader)}{suffix}"
         if not again:
             drawn.add(reader.operator)
             deeper = margin + ("    " if last else "│   ")

@@ -107,8 +107,8 @@ class BrokenConnector(TerminalError):
 
     condition = "broken-connector"
 
-    def __init__(self, connector: Connector, place: str, error: Exception) -> None:
+    def __init__(self, connector: Connector, reference: str, error: Exception) -> None:
         super().__init__(
-            f"the code of the {connector.kind.value} {connector.name} cannot be loaded: {place}: "
+            f"the code of the {connector.kind.value} {connector.name} cannot be loaded: {reference}: "
             f"{type(error).__name__}: {error}. Repair or reinstall its package"
         )

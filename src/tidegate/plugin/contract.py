@@ -511,7 +511,7 @@ class Sink(ABC):
     def check_connection(self) -> bool:
         """Check for a dry run that the target answers, without changing anything.
 
-        Raises what is wrong. False if there is nothing to connect to.
+        Raises an error if not. False if there is no target to connect to.
         """
         return False
 

@@ -25,7 +25,8 @@ JOB = """
 env { job.mode = "BATCH", spark.app.secret = "of-env" }
 source { Jdbc {
   url = "jdbc:postgresql://ann:of-user-part@h/d?password=of%20parameter&sslmode=require"
-  user = "ann", password = "of-option", properties { sslpassword = "of-map", currentSchema = "sales" }
+  user = "ann", password = "of-option"
+  properties { sslpassword = "of-map", currentSchema = "sales" }
   table_path = "public.t", query = "select 1", plugin_output = "t" } }
 sink { Console { plugin_input = "t" } }
 """

@@ -158,8 +158,8 @@ def _table(
 ) -> TableRules:
     row_blocks = _list(block, (*at, "row_rules"), raw.get("row_rules"), problems)
     field_blocks = _list(block, (*at, "field_rules"), raw.get("field_rules"), problems)
-    rows = [_rule(block, place, item, ROW_TYPES, problems) for place, item in row_blocks]
-    fields = [_field(block, place, item, problems) for place, item in field_blocks]
+    rows = [_rule(block, where, item, ROW_TYPES, problems) for where, item in row_blocks]
+    fields = [_field(block, where, item, problems) for where, item in field_blocks]
     if path is not None:
         problems += _unknown(block, at, raw, (*_TABLE_KEYS, "table_path"))
     catalog = raw.get("catalog_table_rule")

@@ -133,11 +133,11 @@ SINK = OptionSet(
 
 def _check(kind: BlockKind) -> Callable[[Block, Values], Iterable[Problem]]:
     def check(block: Block, values: Values) -> Iterable[Problem]:
-        for index, place in enumerate(values["places"]):
-            if place not in _PLACES[kind]:
+        for index, operation in enumerate(values["places"]):
+            if operation not in _PLACES[kind]:
                 yield block.problem(
                     ("places", index),
-                    f"{shown(place)} is not possible here",
+                    f"{shown(operation)} is not possible here",
                     expected=f"one of {', '.join(_PLACES[kind])}",
                 )
         for index, raw in enumerate(values.get("fail_at_checkpoint") or ()):

@@ -132,7 +132,7 @@ def _json(transform: Any, values: Values, table: Table, df: DataFrame) -> DataFr
     kept = f.lit(True)
     for column in transform.columns(values):
         extracted = extraction(column, table)
-        value, mode = f.expr(extracted.value), column.way or default_mode
+        value, mode = f.expr(extracted.value), column.on_error or default_mode
         if mode == "FAIL":
             message = (
                 f"JsonPath: the value at {column.path} of field {column.source} is missing or does"

@@ -48,8 +48,8 @@ _S = [
 
 def _permuted(value: int, width: int, table: list[int]) -> int:
     result = 0
-    for place in table:
-        result = result << 1 | value >> (width - place) & 1
+    for position in table:
+        result = result << 1 | value >> (width - position) & 1
     return result
 
 

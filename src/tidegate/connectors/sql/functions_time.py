@@ -178,7 +178,9 @@ _EXTRACTS = {
     "SECOND": "CAST(second({0}) AS INT)",
     "MILLISECOND": "CAST(date_format({0}, 'SSS') AS INT)",
     "MILLISECONDS": "(CAST(second({0}) AS INT) * 1000 + CAST(date_format({0}, 'SSS') AS INT))",
-    "MICROSECONDS": "(CAST(second({0}) AS INT) * 1000000 + CAST(date_format({0}, 'SSSSSS') AS INT))",
+    "MICROSECONDS": (
+        "(CAST(second({0}) AS INT) * 1000000 + CAST(date_format({0}, 'SSSSSS') AS INT))"
+    ),
     "DAYOFWEEK": "(weekday({0}) + 1)",
     "ISODOW": "(weekday({0}) + 1)",
     "DOW": "(dayofweek({0}) - 1)",

@@ -47,8 +47,8 @@ class Characters:
 
     def error(self, message: str) -> JavaRegexError:
         """Make an error with its position, counted from 1."""
-        place = self.positions[self.at] if self.at < len(self.positions) else len(self.source)
-        return JavaRegexError(f"{message}, at character {place + 1}")
+        position = self.positions[self.at] if self.at < len(self.positions) else len(self.source)
+        return JavaRegexError(f"{message}, at character {position + 1}")
 
     def mark_java_only(self, reason: str) -> None:
         self.only_java = self.only_java or reason
