@@ -139,7 +139,7 @@ class Site:
         self.solid.transact([], [Delete(map, str(key))])
 
     def get(self, path: str, **options: Any) -> httpx.Response:
-        """As a client does, after the server's own turn."""
+        """Send a GET after the server has refreshed its cache."""
         self.context.catch_up()
         return self.http.get(path, **options)
 
@@ -153,7 +153,7 @@ class Site:
         env: str = "",
         **state: Any,
     ) -> None:
-        """A job and its state."""
+        """Add a job that has not ended, and its state."""
         self.put(
             RUNNING_JOBS,
             job_id,

@@ -32,7 +32,7 @@ DECISION = {"at": "bin.4:120", "choice": "reread", "table": "shop.orders"}
 
 
 def stopped(site, stop: ChangeStop | None = STOP) -> None:
-    """A job with a checkpoint that has failed with this."""
+    """Add a job with a checkpoint that has failed with this change."""
     site.running(5, JobStatus.RUNNING)
     manifest = Manifest(
         job_id=5, pipeline=1, checkpoint=1, lineage="l", generation=1, begun_ms=0, files={}

@@ -15,7 +15,7 @@ NOW_MS = 1_790_000_000_000
 
 @pytest.fixture
 def peeks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The keys of the outcomes that were looked into."""
+    """Record the keys of the outcomes that are read."""
     asked: list[str] = []
     whole = CachedEntry.peek
 

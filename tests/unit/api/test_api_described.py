@@ -31,7 +31,7 @@ CHECKS = (
 
 @pytest.fixture
 def site(make_site: Any) -> Any:
-    """A server that answers for the name which schemathesis gives it."""
+    """A server that accepts the host name that schemathesis uses."""
     settings = EngineSettings()
     return make_site(replace(settings, http=replace(settings.http, allowed_hosts=("testserver",))))
 
@@ -55,7 +55,7 @@ def furnished(site: Any) -> Any:
 
 
 def ask_everything(site: Any, path: str, examples: int) -> set[str]:
-    """Each operation with so many cases; the names of those that were asked."""
+    """Send `cases` requests to each operation; return the tested operations."""
     schema, asked = schemathesis.openapi.from_asgi(path, app=site.app), set()
     for result in schema.get_all_operations():
         operation = result.ok()
@@ -106,7 +106,7 @@ def test_many_documented_requests_cause_no_server_error(site, path: str) -> None
 
 
 def role_holders(site: Any) -> dict[Role, dict[str, str]]:
-    """The header of a caller of each role."""
+    """Return the Authorization header of a caller with this role."""
     tokens = Tokens(site.solid, site.clock)
     holders = {
         role: {"Authorization": f"Bearer {tokens.create(role.value, role)[1]}"} for role in Role

@@ -21,12 +21,12 @@ PATIENCE_S = 60
 
 
 def said(live: EventStream) -> Any:
-    """The data of the last event."""
+    """Return the data of the last event."""
     return json.loads(live._last.text.partition(b"data: ")[2])
 
 
 def turn(site, live: EventStream, changed: Any) -> int:
-    """Let the stream have its turn; the number of its last event."""
+    """Publish what is due; return the number of the last event."""
     site.context.catch_up()
     live.publish_due(changed.take())
     return live._last.number

@@ -22,7 +22,7 @@ from tidegate.model.engine import EngineSettings
 from tidegate.model.records import TOKENS, Role
 from tidegate.ui.app import routes as pages
 
-# What stands for each parameter of a path; a new one has to be given here.
+# A value for each path parameter; a new parameter must be added here.
 VALUES = {
     "job_id": "1",
     "state": "FAILED",
@@ -41,7 +41,7 @@ FOR_ALL = {
     *(("GET", f"{root}/{name}") for root in ("", "/api/v1") for name in ("health", "ready")),
 }
 LOOKERS_MAY = {*FOR_ALL, ("POST", "/ui/logout")}
-ENDLESS = ("GET", "/api/v1/events")  # a stream: who may come in gets it for ever
+ENDLESS = ("GET", "/api/v1/events")  # a stream that does not end
 NONSENSE = {
     "nothing": b"",
     "no JSON": b"{not json",
@@ -133,7 +133,7 @@ def places(routes: Sequence[BaseRoute], prefix: str = "") -> Iterator[Place]:
 
 
 class Building:
-    """A server's whole application, with an eye on its store."""
+    """The whole application of a server; records writes to its store."""
 
     def __init__(self, site: Any) -> None:
         self.site = site
@@ -238,7 +238,7 @@ def test_viewers_cannot_write(closed: Building) -> None:
                 headers=viewer,
                 json={"name": "x", "text": "x", "how": "cancel", "jobId": 1, "level": "INFO"},
             )
-            allowed = place.template in ("/api/v1/validate",)  # judges a text, and keeps nothing
+            allowed = place.template in ("/api/v1/validate",)  # validates a text, stores nothing
             assert answer.status_code == 403 or allowed, f"{place} {answer.status_code}"
     assert closed.kept() == before
 

@@ -136,7 +136,7 @@ def test_basic_auth_accepts_only_the_password(guarded_site) -> None:
 
 
 def test_two_thousand_jobs_are_listed_from_cached_text(site) -> None:
-    """The aim is 50 ms; the limit here is for a machine that is busy with other things too."""
+    """The target is 50 ms; the limit here allows for a busy machine."""
     for job_id in range(1, 2001):
         site.running(job_id)
         site.pipeline(job_id, checkpoint=job_id)

@@ -60,7 +60,7 @@ def families(text: str, *, open_format: bool = False) -> dict[str, dict[str, flo
 
 @pytest.fixture
 def busy(site):
-    """A server with something of everything."""
+    """A server with jobs, workers, cleanups and a collector report."""
     site.running(
         7,
         name='a "quoted"\nname \\ here',

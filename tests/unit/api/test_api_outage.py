@@ -41,12 +41,12 @@ def probed(request: pytest.FixtureRequest, make_site: Any) -> Any:
 
 
 def full(site: Any) -> None:
-    """As the announcement of a server has it."""
+    """Set the write problem as the heartbeat of a server does."""
     site.context.write_problem = lambda _after_s: FULL
 
 
 def streaming(site: Any, job_id: int) -> None:
-    """A stream with an interval of 2 s and a timeout of 30 s: LATE after 32 s, STALLED after 60 s."""
+    """Add a streaming job (interval 2 s, timeout 30 s): LATE after 32 s, STALLED after 60 s."""
     site.running(job_id)
     site.pipeline(job_id, checkpoint=3, status=PipelineStatus.RUNNING)
     site.metrics(job_id, phase="writing")

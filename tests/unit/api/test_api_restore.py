@@ -300,9 +300,7 @@ def test_a_restore_that_would_duplicate_rows_needs_consent(site) -> None:
 
 
 def lost(site, tmp_path: Path, host: str) -> dict[str, Any]:
-    """A job that has ended, whose file sink has nothing of it any more, and a worker on this host
-    or another one.
-    """
+    """Add an ended job whose file sink has lost its files, and a worker on `host`."""
     sink = "Sink[0]-LocalFile"
     ended(site)
     state = {

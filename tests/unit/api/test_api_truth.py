@@ -50,7 +50,7 @@ def site(site):
 
 
 def flowing(site, job_id: int = 7, **state) -> None:
-    """A job that has run for long and was restarted a moment ago."""
+    """Add a job that has run for a long time and was restarted a moment ago."""
     site.running(job_id, entered={"SCHEDULED": NOW_MS - 1, "RUNNING": NOW_MS - 1}, **state)
     site.pipeline(
         job_id,
@@ -64,7 +64,7 @@ def flowing(site, job_id: int = 7, **state) -> None:
 
 
 def rates_everywhere(site, job_id: int = 7) -> list[object]:
-    """Of the list, the details, the edges, v2 and the scraper."""
+    """Return the rate in the list, the details, the edges, v2 and the metrics."""
     listed = next(
         job for job in site.get("/api/v1/jobs").json()["jobs"] if job["id"] == str(job_id)
     )
@@ -150,7 +150,7 @@ def test_an_ended_job_has_the_average_of_its_whole_run_or_none(site) -> None:
 
 
 def leftover(site, status: JobStatus, **more: object) -> None:
-    """A job that a release before this one ended: its pipeline is as the killed driver left it."""
+    """Add a job ended by an older release: its pipeline is as the killed driver left it."""
     site.ended(8, status, checkpoints=0)
     pending = PendingBatch(checkpoint=1, ranges={"s": SourceRange(0, 5)}, generation=1, begun_ms=1)
     state = PipelineState(

@@ -42,7 +42,7 @@ class Transport:
 
 
 class Place:
-    """A listener on loopback with a clock that is turned by hand."""
+    """A listener on loopback with a manual clock."""
 
     def __init__(self, total: int, per_peer: int) -> None:
         self.now_s = 0.0

@@ -58,7 +58,7 @@ def test_only_a_large_text_is_planned_in_another_process(monkeypatch: pytest.Mon
 def test_a_text_that_exceeds_a_limit_is_rejected(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    """The limits are the child's own: they are set where it is started, by its arguments."""
+    # The limits are arguments of the child process: patching them here takes effect.
     monkeypatch.setattr(planner_process, limit, value)
     with pytest.raises(JobTooLarge, match="too large or too complex"):
         plan_isolated(large(JOB), "json", "lenient")

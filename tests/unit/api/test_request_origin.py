@@ -71,7 +71,7 @@ MALFORMED = (
 
 
 def status(site: Any, method: str, path: str, headers: Any) -> int:
-    """The answer to a request with exactly these headers."""
+    """Return the response to a request with exactly these headers."""
     request = httpx.Request(
         method, f"http://localhost{path}", headers=headers, content=b'{"jobId": 1}'
     )

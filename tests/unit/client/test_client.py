@@ -18,7 +18,7 @@ Answer = tuple[int, Any]
 
 
 class Fake:
-    """A server whose answers a test decides; it remembers what it was asked."""
+    """A server with scripted responses; records its requests."""
 
     def __init__(self, answer: Callable[[str, str, dict[str, str]], Answer | None]) -> None:
         self.asked: list[tuple[str, str, dict[str, str]]] = []
@@ -33,7 +33,7 @@ class Fake:
                 fake.asked.append((self.command, parts.path, query))
                 fake.headers.append(dict(self.headers.items()))
                 given = answer(self.command, parts.path, query)
-                if given is None:  # the answer is lost
+                if given is None:  # the response is lost
                     self.connection.shutdown(socket.SHUT_RDWR)
                     self.close_connection = True
                     return
