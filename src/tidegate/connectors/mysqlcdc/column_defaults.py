@@ -173,16 +173,16 @@ def undefaultable(
 
 def _agrees(column: AddedColumn, value: Any, kind: DataType, native: str, sql_mode: int) -> bool:
     """Return whether a definition certainly has this default."""
-    given = _default_of(column, sql_mode)
-    if given is NOT_GIVEN:
+    declared = _default_of(column, sql_mode)
+    if declared is NOT_GIVEN:
         return bool(value == _zero(kind, native))
-    if given is UNKNOWN:
+    if declared is UNKNOWN:
         return False
-    if given is None or value is None:
-        return given is None and value is None
+    if declared is None or value is None:
+        return declared is None and value is None
     try:
         return bool(
-            _comparable(str(given), kind)
+            _comparable(str(declared), kind)
             == _comparable(str(int(value)) if isinstance(value, bool) else str(value), kind)
         )
     except (InvalidOperation, ValueError):

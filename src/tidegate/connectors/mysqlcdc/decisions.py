@@ -69,9 +69,9 @@ class ChangedTable:
                 return False
 
     def _same_definitions(self) -> bool:
-        known = {c.log.name.lower(): c for c in self.recorded}
+        recorded = {c.log.name.lower(): c for c in self.recorded}
         modified = self.change.alteration.modified if self.change.alteration is not None else ()
-        found = [(known.get(m.name.lower()), m.definition) for m in modified]
+        found = [(recorded.get(m.name.lower()), m.definition) for m in modified]
         return all(
             c is not None and same_definition(c.log.type, c.nullable, definition)
             for c, definition in found

@@ -109,19 +109,19 @@ def _filtered(
         return
     read = sorted(databases())
     hidden = [name for name in read if (only and name not in only) or name in ignored]
-    given = " and ".join(
+    setting = " and ".join(
         f"{name} = {','.join(value)}"
         for name, value in (("binlog_do_db", only), ("binlog_ignore_db", ignored))
         if value
     )
     if hidden:
         yield (
-            f"{given} excludes the changes of {', '.join(hidden)} from its log: remove it "
+            f"{setting} excludes the changes of {', '.join(hidden)} from its log: remove it "
             "from its configuration"
         )
     elif not accepted:
         yield (
-            f"{given} excludes statements such as ALTER TABLE and TRUNCATE of "
+            f"{setting} excludes statements such as ALTER TABLE and TRUNCATE of "
             f"{', '.join(read)} from its log if another database is current: remove it from "
             f"its configuration, or set {FILTERS_OPTION} = true if such statements are never "
             "run"

@@ -195,7 +195,7 @@ class ServerLog:
             if retention.held:
                 self.check_history(log)
         except PositionGone as error:
-            return LogRetention(False, error.why, position=error.wanted, oldest=error.oldest)
+            return LogRetention(False, error.why, position=error.requested, oldest=error.oldest)
         except LogBehind as error:
             return LogRetention(False, str(error))
         return retention
@@ -211,10 +211,10 @@ class ServerLog:
             f"{files[0][0]}:{FIRST}",
         )
         if size is None:
-            gone = at.key < LogPosition(files[0][0], FIRST).key
+            purged = at.key < LogPosition(files[0][0], FIRST).key
             why = (
                 f"{at.file} was purged"
-                if gone
+                if purged
                 else f"there is no file {at.file}: is this another server, or was its log reset?"
             )
             return LogRetention(False, why, position=str(at), oldest=oldest)

@@ -347,13 +347,13 @@ class MySqlCdcSource(ChangeDecidingSource):
         Tables of which nothing is read yet follow the catalogue; those that an older version
         recorded get what it did not record.
         """
-        fresh: dict[str, list[Any]] = {}
+        refreshed: dict[str, list[Any]] = {}
         for path, entry in start["tables"].items():
             if path not in self.cdc_tables:
                 continue
             if path in found.altered:
                 info = self.dialect.table_info(session, self.cdc_tables[path].info.name)
-                fresh |= (
+                refreshed |= (
                     {path: self.columns_of(replace(self.cdc_tables[path], info=info))}
                     if info is not None
                     else {}
@@ -361,8 +361,8 @@ class MySqlCdcSource(ChangeDecidingSource):
             elif not is_complete(recorded(entry["columns"])):
                 now = self.columns_of(self.cdc_tables[path])
                 if [c[:3] for c in now] == [c[:3] for c in entry["columns"]]:
-                    fresh[path] = now
-        return fresh
+                    refreshed[path] = now
+        return refreshed
 
     def _wait_until_visible(self, session: Session, found: ScanResult) -> None:
         """Wait until all commits of the range are visible.
@@ -412,7 +412,7 @@ class MySqlCdcSource(ChangeDecidingSource):
             set(start.get("kept", ())) | set(end.get("kept", ())),
             bool(start.get("folds") or end.get("folds")),
         )
-        known = {p: recorded(c) for p, c in columns.items()}
+        recorded_columns = {p: recorded(c) for p, c in columns.items()}
         tables = {
             p: LogTable(
                 columns=c,
@@ -420,7 +420,7 @@ class MySqlCdcSource(ChangeDecidingSource):
                 rolled_back=p not in nontransactional,
                 folds_case=folds_case,
             )
-            for p, c in known.items()
+            for p, c in recorded_columns.items()
         }
         with self.session() as session:
             server = self._server(session)
@@ -436,7 +436,7 @@ class MySqlCdcSource(ChangeDecidingSource):
             )
             if parts is None:
                 watched = WatchedTables(
-                    tables=known,
+                    tables=recorded_columns,
                     nontransactional=frozenset(nontransactional),
                     folds_case=folds_case,
                     find_prepared=lambda xid, before: self._find_prepared(server, xid, before),

@@ -113,15 +113,15 @@ class ChangeDecidingSource(CdcSource):
         That requires that the former columns are unchanged and that existing rows can get their
         values. The catalogue may be newer than the log: what later statements add is left to them.
         """
-        known = {c.log.name.lower() for c in changed.recorded}
-        names = known | {column.name.lower() for column in changed.change.added}
+        former = {c.log.name.lower() for c in changed.recorded}
+        names = former | {column.name.lower() for column in changed.change.added}
         now = tuple(c for c in changed.now or () if c.log.name.lower() in names)
-        if now == changed.recorded and len(names) == len(known):
+        if now == changed.recorded and len(names) == len(former):
             return  # IF NOT EXISTS
         if (
             len(now) != len(names)
             or not self.values["schema-changes.enabled"]
-            or tuple(c for c in now if c.log.name.lower() in known) != changed.recorded
+            or tuple(c for c in now if c.log.name.lower() in former) != changed.recorded
         ):
             changed.apply_choice(decisions)
             return
@@ -129,7 +129,7 @@ class ChangeDecidingSource(CdcSource):
         cdc_table = replace(self.cdc_tables[changed.path], info=info, table=info.as_table(types))
         both = {c.name: (types[c.name], c.native) for c in info.columns}
         if why := undefaultable(
-            changed.change, known, read_column_defaults(session, cdc_table), both, is_last
+            changed.change, former, read_column_defaults(session, cdc_table), both, is_last
         ):
             changed.apply_choice(decisions, why)
             return

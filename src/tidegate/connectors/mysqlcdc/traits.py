@@ -41,15 +41,15 @@ class TableTraits:
 
 def traits_of(session: Session, names: Iterable[TableName]) -> dict[str, TableTraits]:
     """Return the traits of tables by path, with one query."""
-    wanted = {(n.database.lower(), n.table.lower()): n.path for n in names}
-    if not wanted:
+    paths = {(n.database.lower(), n.table.lower()): n.path for n in names}
+    if not paths:
         return {}
-    databases = sorted({n for n, _ in wanted})
+    databases = sorted({n for n, _ in paths})
     rows = session.query(_TABLES.format(", ".join(["%s"] * len(databases))), databases)
     return {
         path: TableTraits(str(engine or ""), transactions != "NO")
         for database, table, engine, transactions in rows
-        if (path := wanted.get((str(database).lower(), str(table).lower()))) is not None
+        if (path := paths.get((str(database).lower(), str(table).lower()))) is not None
     }
 
 
@@ -67,17 +67,17 @@ def check_cascades(session: Session, names: Iterable[TableName]) -> None:
         "show global variables where variable_name = 'innodb_native_foreign_keys' and value = 'OFF'"
     ):
         return
-    wanted = {(n.database.lower(), n.table.lower()): n.path for n in names}
-    databases = sorted({n for n, _ in wanted})
+    paths = {(n.database.lower(), n.table.lower()): n.path for n in names}
+    databases = sorted({n for n, _ in paths})
     if not databases:
         return
     found = [
-        f"{wanted[child]} by {constraint} ({parent_database}.{parent}: on delete {delete.lower()},"
+        f"{paths[child]} by {constraint} ({parent_database}.{parent}: on delete {delete.lower()},"
         f" on update {update.lower()})"
         for database, table, constraint, parent_database, parent, delete, update in session.query(
             _CASCADES.format(", ".join(["%s"] * len(databases))), databases
         )
-        if (child := (str(database).lower(), str(table).lower())) in wanted
+        if (child := (str(database).lower(), str(table).lower())) in paths
     ]
     if found:
         raise NotSetUp(

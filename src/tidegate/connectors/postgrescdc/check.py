@@ -63,9 +63,9 @@ class CatalogCheckingSource(PartitionCheckingSource):
         self, session: Session, paths: Sequence[str] | None = None
     ) -> dict[str, CatalogTable]:
         """Return the definitions of the tables that are read, from the catalogue."""
-        wanted = self._watched_tables()
+        watched = self._watched_tables()
         return definitions_of(
-            session, {p: wanted[p] for p in paths or wanted}, self.publication, _version(session)
+            session, {p: watched[p] for p in paths or watched}, self.publication, _version(session)
         )[0]
 
     def _watched_tables(self) -> dict[str, WatchedTable]:
@@ -92,18 +92,18 @@ class CatalogCheckingSource(PartitionCheckingSource):
 
         `members` also checks that the publication has the table.
         """
-        if said := self._publication_problems(session, found, members):
-            raise NotSetUp("; ".join(dict.fromkeys(said.values())))
+        if reported := self._publication_problems(session, found, members):
+            raise NotSetUp("; ".join(dict.fromkeys(reported.values())))
 
     def _publication_problems(
         self, session: Session, found: Mapping[str, CatalogTable], members: bool = True
     ) -> dict[str, str]:
         quoted = {self.dialect.qualified(self.cdc_tables[p].info.name): p for p in found}
         oids = {name: int(found[p].definition["oid"]) for name, p in quoted.items()}
-        said = publications.problems(
+        reported = publications.problems(
             session, self.publication, oids, _version(session), members=members
         )
-        return {quoted[name]: text for name, text in said.items()}
+        return {quoted[name]: text for name, text in reported.items()}
 
     def check_catalog(
         self, session: Session, start: Offset, begin: int, written: int, bound: Callable[[int], int]
@@ -128,21 +128,21 @@ class CatalogCheckingSource(PartitionCheckingSource):
             definitions_of(session, self._watched_tables(), self.publication, _version(session)),
         )
         self._roots = {path: int(table.definition["oid"]) for path, table in found.items()}
-        fresh = self._record_unread(session, entries, found)
+        unread = self._record_unread(session, entries, found)
         differing = self._find_differences(
             session,
             begin,
             {
                 p: e
                 for p, e in entries.items()
-                if p not in fresh.definitions and e["read"] is not None
+                if p not in unread.definitions and e["read"] is not None
             },
             found,
         )
         if not differing and not fingerprint_now.locked:
-            if not fresh.definitions and before == self._types and roots == self._roots:
+            if not unread.definitions and before == self._types and roots == self._roots:
                 self._verified = (fingerprint_now.value, state)
-            return replace(fresh, end=bound(written), verified=True)
+            return replace(unread, end=bound(written), verified=True)
         return self._decide(
             session,
             start,
@@ -154,7 +154,7 @@ class CatalogCheckingSource(PartitionCheckingSource):
                 differing,
                 written,
                 bound,
-                fresh,
+                unread,
             ),
         )
 
@@ -184,9 +184,9 @@ class CatalogCheckingSource(PartitionCheckingSource):
     ) -> dict[str, list[DefinitionChange]]:
         differing = {}
         for path, entry in entries.items():
-            said = self._differences(session, begin, path, entry, found.get(path))
-            if said:
-                differing[path] = said
+            changes_of_table = self._differences(session, begin, path, entry, found.get(path))
+            if changes_of_table:
+                differing[path] = changes_of_table
         return differing
 
     def _differences(
@@ -197,8 +197,8 @@ class CatalogCheckingSource(PartitionCheckingSource):
         entry: Mapping[str, Any],
         now: CatalogTable | None,
     ) -> list[DefinitionChange]:
-        known = entry.get("definition")
-        if known is None or now is None:  # of a former version, or before the first range
+        recorded = entry.get("definition")
+        if recorded is None or now is None:  # of a former version, or before the first range
             columns = self._columns_now(session, self.cdc_tables[path])
             if columns is None or now is None:
                 return [
@@ -216,16 +216,16 @@ class CatalogCheckingSource(PartitionCheckingSource):
                     else DefinitionChange(LogVisibility.VISIBLE, "its columns were changed")
                 )
             ]
-        said = differences(entry["columns"], known, now)
-        if not said or known["oid"] != now.definition["oid"]:
-            return said
-        if said[0].what == "its columns were changed" and not self._is_decodable(
+        found = differences(entry["columns"], recorded, now)
+        if not found or recorded["oid"] != now.definition["oid"]:
+            return found
+        if found[0].what == "its columns were changed" and not self._is_decodable(
             path, entry["columns"]
         ):
-            return [replace(said[0], visibility=LogVisibility.SILENT)]
-        if said[0].visibility is LogVisibility.SILENT:
-            return self._with_cause(session, path, now, said)
-        return [*self._new_partitions(session, begin, path, known, now), *said]
+            return [replace(found[0], visibility=LogVisibility.SILENT)]
+        if found[0].visibility is LogVisibility.SILENT:
+            return self._with_cause(session, path, now, found)
+        return [*self._new_partitions(session, begin, path, recorded, now), *found]
 
     def _is_decodable(self, path: str, columns: Sequence[Sequence[Any]]) -> bool:
         """Return whether rows with these columns fit the pipeline.
@@ -233,26 +233,26 @@ class CatalogCheckingSource(PartitionCheckingSource):
         It is built for the columns that the table had when it started.
         """
         flowing = {c.name: c.type for c in self.cdc_tables[path].table.columns}
-        known = {
+        recorded = {
             str(c[0]): self.dialect.data_type(NativeColumn(name=str(c[0]), native=str(c[1])))
             for c in columns
         }
-        return all(flowing.get(name, kind) == kind for name, kind in known.items())
+        return all(flowing.get(name, kind) == kind for name, kind in recorded.items())
 
     def _with_cause(
-        self, session: Session, path: str, now: CatalogTable, said: list[DefinitionChange]
+        self, session: Session, path: str, now: CatalogTable, found: list[DefinitionChange]
     ) -> list[DefinitionChange]:
         """Add the problem of the publication, if that is the difference."""
-        if said[0].choices and (known := self._publication_problems(session, {path: now})):
+        if found[0].choices and (causes := self._publication_problems(session, {path: now})):
             return [
                 DefinitionChange(
                     LogVisibility.SILENT,
-                    f"{known[path]}. Changes since then may not be in the log",
+                    f"{causes[path]}. Changes since then may not be in the log",
                     REREAD,
                 ),
-                *said,
+                *found,
             ]
-        return said
+        return found
 
     def _decide(
         self, session: Session, start: Offset, begin: int, view: CatalogView
@@ -274,7 +274,7 @@ class CatalogCheckingSource(PartitionCheckingSource):
                     ),
                     view,
                 )
-        end, whole = self._range_to_scan(session, view)
+        end, complete = self._range_to_scan(session, view)
         scan = self._scan_range(start, begin, end)
         if scan.first is not None:
             if scan.rows:
@@ -285,7 +285,7 @@ class CatalogCheckingSource(PartitionCheckingSource):
             for path, said in view.changes.items()
             if said[0].visibility is LogVisibility.VISIBLE
         ]
-        if not whole or (stops and scan.rows):
+        if not complete or (stops and scan.rows):
             return replace(view.unread, end=end, rows=scan.rows)
         if stops:
             return self._decide_change_at_end(session, start, begin, stops[0], view)
@@ -329,10 +329,14 @@ class CatalogCheckingSource(PartitionCheckingSource):
         keep their transactions. The server allows it only if the publication does not name the
         table itself.
         """
-        known, now = start["tables"][path].get("definition"), view.tables[path].definition
-        if known is None or now["publication"][3] or known["parts"][0][2] == now["parts"][0][2]:
+        recorded, now = start["tables"][path].get("definition"), view.tables[path].definition
+        if (
+            recorded is None
+            or now["publication"][3]
+            or recorded["parts"][0][2] == now["parts"][0][2]
+        ):
             return False
-        oldest = int(start["log"].get("xmin", 0)) % (1 << 32) or int(known["row"])
+        oldest = int(start["log"].get("xmin", 0)) % (1 << 32) or int(recorded["row"])
         return not session.scalar(
             f"select exists (select 1 from only {now['parts'][0][1]} where age(xmin) >"
             " age(%s::text::xid))",
@@ -366,7 +370,7 @@ class CatalogCheckingSource(PartitionCheckingSource):
             for path, e in start["tables"].items()
             if path in self.cdc_tables and e["read"] is not None
         }
-        known = {
+        layouts = {
             path: layout_of_definition(e["columns"], e.get("definition"))
             for path, e in entries.items()
         }
@@ -378,7 +382,7 @@ class CatalogCheckingSource(PartitionCheckingSource):
                 SlotRange(slot=self.slot, publication=self.publication, start=begin, end=end),
             )
         ) as found:
-            return find_first_change(found, self.address.database, known, begin, self._is_skipped)
+            return find_first_change(found, self.address.database, layouts, begin, self._is_skipped)
 
     def _is_skipped(self, path: str, commit: int) -> bool:
         return self.accepted(path, lsn.text(commit)) is ChangeChoice.SKIP
@@ -392,12 +396,17 @@ class CatalogCheckingSource(PartitionCheckingSource):
                 first.path, "TRUNCATE", first.commit, (ChangeChoice.SKIP, ChangeChoice.REREAD)
             )
             return self._apply_choice(session, start, begin, stop, view)
-        known = {str(c[0]) for c in start["tables"][first.path]["columns"]}
-        if set(first.columns) > known and self.accepted(first.path, lsn.text(first.commit)) is None:
+        recorded = {str(c[0]) for c in start["tables"][first.path]["columns"]}
+        if (
+            set(first.columns) > recorded
+            and self.accepted(first.path, lsn.text(first.commit)) is None
+        ):
             columns = self._columns_after(session, start, first.path, first.columns, first.commit)
             return CatalogCheck(end=begin, columns={first.path: columns}, stopped=True)
         what = first.what
-        if (said := view.changes.get(first.path)) and said[0].what == "its columns were changed":
+        if (changes_of_table := view.changes.get(first.path)) and changes_of_table[
+            0
+        ].what == "its columns were changed":
             what = self._describe_columns(session, start, first.path)
         choices = (
             REREAD if "REPLICA IDENTITY" in what or "replica identity" in what else ADOPT_OR_REREAD
@@ -491,7 +500,7 @@ class CatalogCheckingSource(PartitionCheckingSource):
         return None if info is None else self.columns_of(replace(cdc_table, info=info))
 
     def _columns_after(
-        self, session: Session, start: Offset, path: str, shown: tuple[str, ...] | None, at: int
+        self, session: Session, start: Offset, path: str, logged: tuple[str, ...] | None, at: int
     ) -> list[Any]:
         """Return the columns of the catalogue that a transaction shows.
 
@@ -499,10 +508,10 @@ class CatalogCheckingSource(PartitionCheckingSource):
         """
         before = start["tables"][path]["columns"]
         found = self._columns_now(session, self.cdc_tables[path])
-        now = found if found is None or shown is None else [c for c in found if c[0] in shown]
+        now = found if found is None or logged is None else [c for c in found if c[0] in logged]
         same = [c[: len(before[0])] for c in now or () if c[0] in {b[0] for b in before}] == before
-        whole = now is not None and (shown is None or len(now) == len(shown)) and same
-        if now is None or not whole or not self.values["schema-changes.enabled"]:
+        complete = now is not None and (logged is None or len(now) == len(logged)) and same
+        if now is None or not complete or not self.values["schema-changes.enabled"]:
             raise TableChanged(
                 path,
                 f"its columns were {_shown(before)} and are {_shown(now)}",

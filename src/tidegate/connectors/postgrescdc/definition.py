@@ -177,7 +177,7 @@ def roots_of(session: Session, tables: Mapping[str, WatchedTable]) -> dict[str, 
     """Return the oids of existing tables, by path."""
     found = session.query(
         f"select ord, root::bigint from ({_NAMED}) named where root is not null",
-        ([wanted.quoted for wanted in tables.values()],),
+        ([table.quoted for table in tables.values()],),
     )
     paths = list(tables)
     return {paths[int(ord_) - 1]: int(root) for ord_, root in found}

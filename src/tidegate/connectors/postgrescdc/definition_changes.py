@@ -49,7 +49,7 @@ class DefinitionChange:
 
 
 def differences(
-    columns: Sequence[Sequence[Any]], known: Definition, now: CatalogTable | None
+    columns: Sequence[Sequence[Any]], recorded: Definition, now: CatalogTable | None
 ) -> list[DefinitionChange]:
     """Return the differences of a table from its recorded columns and definition, worst first."""
     if now is None:
@@ -58,7 +58,7 @@ def differences(
                 LogVisibility.VISIBLE, "the table is gone: dropped or renamed", (ChangeChoice.SKIP,)
             )
         ]
-    if known["oid"] != now.definition["oid"]:
+    if recorded["oid"] != now.definition["oid"]:
         return [
             DefinitionChange(
                 LogVisibility.VISIBLE,
@@ -67,15 +67,15 @@ def differences(
             )
         ]
     found = [
-        *_publication(known, now.definition),
+        *_publication(recorded, now.definition),
         *_columns(columns, now),
-        *_parts(known, now),
-        *_key(known, now.definition),
+        *_parts(recorded, now),
+        *_key(recorded, now.definition),
     ]
-    found += [*_types(known, now.definition), *_traces(known, now.definition)]
-    shown = any(d.visibility is LogVisibility.VISIBLE for d in found)
+    found += [*_types(recorded, now.definition), *_traces(recorded, now.definition)]
+    visible = any(d.visibility is LogVisibility.VISIBLE for d in found)
     # Rows before a visible change are delivered, whatever else differs.
-    if shown and not any(_PUBLICATION in d.what for d in found):
+    if visible and not any(_PUBLICATION in d.what for d in found):
         found = [d for d in found if d.visibility is LogVisibility.VISIBLE]
     return sorted(found, key=lambda d: -d.visibility.value)
 
@@ -83,8 +83,8 @@ def differences(
 _PUBLICATION = "its publication"
 
 
-def _publication(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
-    before, after = known["publication"], now["publication"]
+def _publication(recorded: Definition, now: Definition) -> Iterable[DefinitionChange]:
+    before, after = recorded["publication"], now["publication"]
     if before == after:
         return
     # The server cannot decode the log of a time without a publication of this name.
@@ -127,20 +127,20 @@ def _columns(columns: Sequence[Sequence[Any]], now: CatalogTable) -> Iterable[De
         )
 
 
-def _parts(known: Definition, found: CatalogTable) -> Iterable[DefinitionChange]:
+def _parts(recorded: Definition, found: CatalogTable) -> Iterable[DefinitionChange]:
     """Yield differences of partitions, identities and files."""
     now = found.definition
-    if known["persistence"] != now["persistence"]:
+    if recorded["persistence"] != now["persistence"]:
         yield DefinitionChange(
             LogVisibility.SILENT,
             "it, or a partition, was changed between unlogged and logged: changes while it "
             "was unlogged are not in the log",
             REREAD,
         )
-    before, after = ({int(p[0]): p for p in d["parts"]} for d in (known, now))
-    if gone := [before[n][1] for n in before if n not in after]:
+    before, after = ({int(p[0]): p for p in d["parts"]} for d in (recorded, now))
+    if removed := [before[n][1] for n in before if n not in after]:
         yield DefinitionChange(
-            LogVisibility.SILENT, f"its partition {', '.join(gone)} was dropped or detached"
+            LogVisibility.SILENT, f"its partition {', '.join(removed)} was dropped or detached"
         )
     if again := [after[n][1] for n in after if n in before and before[n][3] != after[n][3]]:
         yield DefinitionChange(
@@ -151,7 +151,7 @@ def _parts(known: Definition, found: CatalogTable) -> Iterable[DefinitionChange]
         if number in before:
             yield from _identity(before[number], part, len(after) > 1)
             if before[number][2] != part[2]:
-                yield _new_files(part, _rewritten(known, now), is_root=number == now["oid"])
+                yield _new_files(part, _rewritten(recorded, now), is_root=number == now["oid"])
         else:
             yield DefinitionChange(LogVisibility.CHECK_LOG, f"it has a new partition {part[1]}")
 
@@ -189,12 +189,12 @@ def _new_files(part: Sequence[Any], rewritten: Sequence[str], *, is_root: bool) 
     return DefinitionChange(LogVisibility.SILENT, what, (ChangeChoice.SKIP, ChangeChoice.REREAD))
 
 
-def _rewritten(known: Definition, now: Definition) -> list[str]:
+def _rewritten(recorded: Definition, now: Definition) -> list[str]:
     """Return columns whose row in the catalogue was written since.
 
     A mere rewrite of the files does not count.
     """
-    before = known["columns"]
+    before = recorded["columns"]
     return [
         f"column {n}"
         for n, (written, by_rewrite) in now["columns"].items()
@@ -202,8 +202,8 @@ def _rewritten(known: Definition, now: Definition) -> list[str]:
     ]
 
 
-def _key(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
-    (before, guard_before), (after, guard_after) = known["key"][:2], now["key"][:2]
+def _key(recorded: Definition, now: Definition) -> Iterable[DefinitionChange]:
+    (before, guard_before), (after, guard_after) = recorded["key"][:2], now["key"][:2]
     if before != after:
         yield DefinitionChange(
             LogVisibility.SILENT,
@@ -222,8 +222,8 @@ def _key(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
         )
 
 
-def _types(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
-    before, after = known.get("types", {}), now.get("types", {})
+def _types(recorded: Definition, now: Definition) -> Iterable[DefinitionChange]:
+    before, after = recorded.get("types", {}), now.get("types", {})
     for number, parts in before.items():
         lost = [part for part in parts if part not in after.get(number, [])]
         labels = [str(part[1]) for part in lost]
@@ -237,10 +237,10 @@ def _types(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
             )
 
 
-def _traces(known: Definition, now: Definition) -> Iterable[DefinitionChange]:
-    if any(known[name] != now[name] for name in ("attributes", "row", "columns")) or known.get(
-        "types"
-    ) != now.get("types"):
+def _traces(recorded: Definition, now: Definition) -> Iterable[DefinitionChange]:
+    if any(
+        recorded[name] != now[name] for name in ("attributes", "row", "columns")
+    ) or recorded.get("types") != now.get("types"):
         yield DefinitionChange(LogVisibility.CHECK_LOG, "its row in the catalogue was written")
 
 
@@ -275,7 +275,7 @@ class DefinitionScan:
 def find_first_change(
     found: Iterable[bytes],
     database: str,
-    known: Mapping[str, RowLayout],
+    layouts: Mapping[str, RowLayout],
     begin: int,
     skipped: Callable[[str, int], bool],
 ) -> DefinitionScan:
@@ -296,12 +296,12 @@ def find_first_change(
                 continue
             if number not in same:
                 path, table = tables[int.from_bytes(number, "big")]
-                if path in known and (what := difference(known[path], table)):
+                if path in layouts and (what := difference(layouts[path], table)):
                     return DefinitionScan(
                         FirstChange(at, path, what, tuple(name for name, _, _ in table.columns)),
                         earlier,
                     )
-                same[number] = path in known
+                same[number] = path in layouts
             rows = rows or same[number]
         elif kind == messages.BEGIN:
             at, earlier = messages.begin(data)[0], rows
@@ -311,7 +311,7 @@ def find_first_change(
             same.pop(data[1:5], None)
         elif kind == messages.TRUNCATE and at >= begin:
             emptied = (tables[oid][0] for oid in messages.truncated_tables(data) if oid in tables)
-            if path := next((p for p in emptied if p in known and not skipped(p, at)), ""):
+            if path := next((p for p in emptied if p in layouts and not skipped(p, at)), ""):
                 return DefinitionScan(FirstChange(at, path, "TRUNCATE", None), earlier)
     return DefinitionScan(None, rows)
 

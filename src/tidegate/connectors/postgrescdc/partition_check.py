@@ -44,13 +44,13 @@ class PartitionCheckingSource(CdcSource):
     def _open(self) -> PostgresSession: ...
 
     def _new_partitions(
-        self, session: Session, begin: int, path: str, known: Definition, now: CatalogTable
+        self, session: Session, begin: int, path: str, recorded: Definition, now: CatalogTable
     ) -> list[DefinitionChange]:
         """Return differences by partitions that have rows which are not in the log.
 
         Raises NotSetUp if the identity of a new partition is not sufficient.
         """
-        before = {int(part[0]) for part in known["parts"]}
+        before = {int(part[0]) for part in recorded["parts"]}
         new = [part for part in now.definition["parts"] if int(part[0]) not in before]
         if new:
             check_identities([{**now.definition, "parts": new}], full=self.has_before_images)

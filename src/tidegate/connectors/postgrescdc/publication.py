@@ -38,7 +38,9 @@ def problems(
     number, all_tables, via_root, *published, listed = found[0]
     name = quoted(publication)
     lacking = [
-        operation for operation, there in zip(_OPERATIONS, published, strict=True) if not there
+        operation
+        for operation, members_now in zip(_OPERATIONS, published, strict=True)
+        if not members_now
     ]
     if lacking:
         sentence = (
@@ -59,7 +61,7 @@ def problems(
             (list(tables.values()),),
         )
     }
-    said = {}
+    found_problems = {}
     for table, oid in tables.items():
         if oid in narrowed:
             condition, columns = narrowed[oid]
@@ -68,12 +70,12 @@ def problems(
                 if condition
                 else f"the columns {', '.join(columns)} of {table}"
             )
-            said[table] = (
+            found_problems[table] = (
                 f"the publication {name} publishes only {what}; run: ALTER PUBLICATION {name} DROP"
                 f" TABLE {table}; ALTER PUBLICATION {name} ADD TABLE {table}"
             )
         elif oid in partitioned and not via_root:
-            said[table] = (
+            found_problems[table] = (
                 f"the publication {name} publishes changes of the partitioned table {table} under"
                 f" the names of its partitions; run: ALTER PUBLICATION {name} SET"
                 " (publish_via_partition_root = true)"
@@ -84,5 +86,5 @@ def problems(
                 if all_tables
                 else f"run: ALTER PUBLICATION {name} ADD TABLE {table}"
             )
-            said[table] = f"the publication {name} does not have the table {table}; {why}"
-    return said
+            found_problems[table] = f"the publication {name} does not have the table {table}; {why}"
+    return found_problems

@@ -67,13 +67,13 @@ def position_of(
     lsn_number: int, server: ServerState, *, xmin: int, mark: Mark | None
 ) -> dict[str, Any]:
     """Return the document of a position."""
-    known = {
+    document = {
         "lsn": lsn.text(lsn_number),
         "history": server.history,
         "xmin": xmin,
         "started": server.started,
     }
-    return {**known, "mark": list(mark)} if mark else known
+    return {**document, "mark": list(mark)} if mark else document
 
 
 def mark_of(log: Mapping[str, Any]) -> Mark | None:

@@ -425,7 +425,7 @@ class PostgresCdcSource(CatalogCheckingSource):
         self, start: Mapping[str, Any], end: Mapping[str, Any], columns: Mapping[str, list[Any]]
     ) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield the changes of these tables in a range."""
-        tables = {p: self._slot_table(p, known) for p, known in columns.items()}
+        tables = {p: self._slot_table(p, recorded) for p, recorded in columns.items()}
         slot_range = SlotRange(
             slot=self.slot,
             publication=self.publication,

@@ -28,14 +28,14 @@ def normalize_changes(
         return batch
     kinds: list[Any] = batch.column(ROW_KIND).to_pylist()
     moved = changed.to_pylist() if changed is not None else []
-    kept: list[Any] = inside.to_pylist() if inside is not None else [True] * len(kinds)
-    _rewrite_kinds(kinds, moved, kept)
+    is_inside: list[Any] = inside.to_pylist() if inside is not None else [True] * len(kinds)
+    _rewrite_kinds(kinds, moved, is_inside)
     arrays = [*(batch.column(n) for n in range(batch.num_columns - 1)), pa.array(kinds, pa.int8())]
-    whole = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
-    return whole if inside is None else whole.filter(pa.array([bool(k) for k in kept]))
+    rewritten = pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
+    return rewritten if inside is None else rewritten.filter(pa.array([bool(k) for k in is_inside]))
 
 
-def _rewrite_kinds(kinds: list[int], moved: list[bool], kept: list[bool]) -> None:
+def _rewrite_kinds(kinds: list[int], moved: list[bool], inside: list[bool]) -> None:
     """Rewrite the row kinds of updates in place.
 
     Both images inside: kept, or a delete and an insert if the key changed. One image inside: only
@@ -44,7 +44,7 @@ def _rewrite_kinds(kinds: list[int], moved: list[bool], kept: list[bool]) -> Non
     for at, kind in enumerate(kinds):
         if kind != _BEFORE:
             continue
-        before, after = bool(kept[at]), bool(kept[at + 1])
+        before, after = bool(inside[at]), bool(inside[at + 1])
         if before != after or (before and moved[at]):
             kinds[at], kinds[at + 1] = _DELETE, _INSERT
 

@@ -26,16 +26,16 @@ class PositionGone(TerminalError):
     condition = "position-gone"
     domain = Domain.EXTERNAL
 
-    def __init__(self, wanted: str, oldest: str, why: str) -> None:
+    def __init__(self, requested: str, oldest: str, why: str) -> None:
         super().__init__(
-            f"the source no longer has its log from {wanted} on, where this job resumes: "
+            f"the source no longer has its log from {requested} on, where this job resumes: "
             f"{why}; its oldest position is {oldest}. Nothing was read and nothing is "
             "skipped. Choose: restore from a checkpoint or savepoint at or after the "
             "oldest position; or start with --restore fresh, which reads the tables "
             "again (startup.mode = initial) or begins at the oldest position "
             "(startup.mode = earliest). Keep the log longer in future"
         )
-        self.wanted = wanted
+        self.requested = requested
         self.oldest = oldest
         self.why = why
 

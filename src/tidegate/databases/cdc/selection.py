@@ -73,9 +73,9 @@ def select(
     for name in names:
         info = dialect.table_info(session, name)
         if info is None:
-            there = [t.path for t in dialect.tables(session, name.database)]
+            existing = [t.path for t in dialect.tables(session, name.database)]
             missing[name.path] = TableMissing(
-                str(session.address), name.path, closest_match(name.path, there)
+                str(session.address), name.path, closest_match(name.path, existing)
             )
             continue
         config = configs.get(name.path, {})

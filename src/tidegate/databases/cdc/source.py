@@ -259,17 +259,17 @@ class CdcSource(Source):
 
     def _with_new_tables(self, start: Offset) -> Offset:
         """Add tables that match since the last start; they are read from their beginning."""
-        fresh = {
+        new_tables = {
             p: {"columns": self.columns_of(c), "read": None}
             for p, c in self.cdc_tables.items()
             if p not in start["tables"]
         }
-        if not fresh:
+        if not new_tables:
             return start
-        gone = [path for path in start.get("gone", ()) if path not in fresh]
+        gone = [path for path in start.get("gone", ()) if path not in new_tables]
         return {
             **start,
-            "tables": {**start["tables"], **fresh},
+            "tables": {**start["tables"], **new_tables},
             **({"gone": gone} if "gone" in start else {}),
         }
 
@@ -278,15 +278,15 @@ class CdcSource(Source):
 
         They are recorded as gone, so that nobody has to decide again.
         """
-        known = start["tables"]
+        recorded = start["tables"]
         gone = [
             path
-            for path in known
+            for path in recorded
             if path not in self.cdc_tables
             and (path in self._missing or matches_patterns(self.values, path))
         ]
         for path, missing in self._missing.items():
-            if path not in known and path not in start.get("gone", ()):
+            if path not in recorded and path not in start.get("gone", ()):
                 raise missing
         at = self.position_text(start["log"])
         for path in gone:
@@ -296,8 +296,8 @@ class CdcSource(Source):
                 )
         if not gone:
             return start
-        left = {path: entry for path, entry in known.items() if path not in gone}
-        return {**start, "tables": left, "gone": sorted({*start.get("gone", ()), *gone})}
+        remaining = {path: entry for path, entry in recorded.items() if path not in gone}
+        return {**start, "tables": remaining, "gone": sorted({*start.get("gone", ()), *gone})}
 
     def position_text(self, log: Mapping[str, Any]) -> str:
         """Return a human-readable position: the same at every call."""
@@ -390,12 +390,12 @@ class CdcSource(Source):
         self, session: Session, tables: dict[str, Any], todo: Sequence[str], limit: Limit
     ) -> None:
         rows_each = int(self.values["snapshot.split.size"])
-        left = chunk_budget(limit.rows, rows_each, self.context.parallelism)
+        remaining = chunk_budget(limit.rows, rows_each, self.context.parallelism)
         for path in todo:
             before = tables[path]["read"]
             key = self._split(path, (before or {}).get("order"))
             tables[path]["read"] = next_cuts(
-                session, self.relation(self.cdc_tables[path]), key, before, rows_each, left
+                session, self.relation(self.cdc_tables[path]), key, before, rows_each, remaining
             )
             self._check_order(session, path, key)
             chunk = KeyChunk(before["upto"] if before else None, tables[path]["read"]["upto"])
@@ -407,8 +407,8 @@ class CdcSource(Source):
                 key,
                 chunk,
             )
-            left -= len(tables[path]["read"]["cuts"])
-            if left <= 0:
+            remaining -= len(tables[path]["read"]["cuts"])
+            if remaining <= 0:
                 return
 
     def _outdated(self, session: Session, cdc_table: CdcTable) -> bool:
@@ -465,14 +465,14 @@ class CdcSource(Source):
     def _log_payloads(self, start: Offset, end: Offset) -> Iterator[dict[str, Any]]:
         if start["log"] == end["log"]:
             return
-        known = {
+        read_tables = {
             p: t
             for p, t in start["tables"].items()
             if t["read"] is not None and p in self.cdc_tables and p in end["touched"]
         }
         yield {
             "log": [start["log"], end["log"]],
-            "tables": {p: _task_entry(t) for p, t in known.items()},
+            "tables": {p: _task_entry(t) for p, t in read_tables.items()},
         }
 
     def _chunk_splits(self, start: Offset, end: Offset) -> Iterator[Split]:
@@ -492,7 +492,7 @@ class CdcSource(Source):
         if "chunk" in split.payload:
             yield from self._read_chunk(split.table, split.payload)
             return
-        wanted = (
+        entries = (
             split.payload["tables"]
             if split.table == MULTIPLE_TABLES
             else {split.table: split.payload["tables"][split.table]}
@@ -500,24 +500,24 @@ class CdcSource(Source):
         start, end = split.payload["log"]
         with ExitStack() as stack:
             orders = {
-                path: stack.enter_context(self._order(path, known))
-                for path, known in wanted.items()
-                if known["upto"] is not None
+                path: stack.enter_context(self._order(path, entry))
+                for path, entry in entries.items()
+                if entry["upto"] is not None
             }
             for path, batch in self.read_log(
-                start, end, {p: t["columns"] for p, t in wanted.items()}
+                start, end, {p: t["columns"] for p, t in entries.items()}
             ):
-                inside = orders[path].upto(batch, wanted[path]["upto"]) if path in orders else None
-                settled = normalize_changes(batch, self.cdc_tables[path].table.primary_key, inside)
-                if settled.num_rows:
+                inside = orders[path].upto(batch, entries[path]["upto"]) if path in orders else None
+                changes = normalize_changes(batch, self.cdc_tables[path].table.primary_key, inside)
+                if changes.num_rows:
                     yield (
-                        settled.replace_schema_metadata({"table": path})
+                        changes.replace_schema_metadata({"table": path})
                         if split.table == MULTIPLE_TABLES
-                        else settled
+                        else changes
                     )
 
-    def _order(self, path: str, known: Mapping[str, Any]) -> KeyOrder:
-        key = self._split(path, known.get("order"))
+    def _order(self, path: str, entry: Mapping[str, Any]) -> KeyOrder:
+        key = self._split(path, entry.get("order"))
         assert key is not None, "the table was split by this key before"
         return order_of(key, self.session)
 
@@ -529,25 +529,25 @@ class CdcSource(Source):
         chunk = KeyChunk(*payload["chunk"])
         table = self.cdc_tables[path].table
         schema, key = table_schema(table), table.primary_key
-        whole = chunk == KeyChunk(None, None)
+        is_whole_table = chunk == KeyChunk(None, None)
         with (
             Spool(schema) as spool,
-            nullcontext() if whole else self._order(path, payload) as order,
+            nullcontext() if is_whole_table else self._order(path, payload) as order,
         ):
             failpoint("capture.chunk.before")
             for batch in self._rows(path, chunk, payload.get("order")):
                 spool.add(as_inserts(batch, schema))
             failpoint("capture.chunk.middle")
-            back = SnapshotRollback(
+            rollback = SnapshotRollback(
                 key, None if order is None else lambda batch: order.inside(batch, chunk)
             )
             if self.has_before_images:
                 with self.session() as session:
                     now = self.current_position(session)
                 for _, batch in self.read_log(payload["at"], now, {path: payload["columns"]}):
-                    back.add(normalize_changes(batch, key))
+                    rollback.add(normalize_changes(batch, key))
             empty = chunk.low is None
-            for batch in back.apply(spool, schema):
+            for batch in rollback.apply(spool, schema):
                 empty = False
                 yield batch
             if empty:
@@ -579,8 +579,8 @@ class CdcSource(Source):
         """Return whether everything is read up to the stop."""
         if not self.bounded:
             return False
-        whole = all(is_done(t["read"]) for t in offset["tables"].values())
-        return whole and (
+        all_read = all(is_done(t["read"]) for t in offset["tables"].values())
+        return all_read and (
             self.values["stop.mode"] == "never"
             or ("stop" in offset and self.has_reached(offset["log"], offset["stop"]))
         )

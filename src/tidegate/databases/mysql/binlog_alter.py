@@ -129,9 +129,9 @@ class Alteration:
 
 def parse_alteration(found: list[SqlToken], database: str) -> Alteration:
     """Return the combined effect of the clauses of an ALTER TABLE."""
-    whole, parts = Alteration(severity=ClauseSeverity.HARMLESS), clauses(found)
+    combined, parts = Alteration(severity=ClauseSeverity.HARMLESS), clauses(found)
     if parts == [[]]:
-        return whole
+        return combined
     # Whether single names belong to the previous clause: partitions, columns of ORDER BY.
     listing = False
     for part in parts:
@@ -139,8 +139,8 @@ def parse_alteration(found: list[SqlToken], database: str) -> Alteration:
             continue
         words = [t.value if t.kind is SqlTokenKind.WORD else "" for t in part[:2]]
         listing = "partition" in words or words[:1] == ["order"]
-        whole = _combine(whole, _clause(part, database))
-    return whole
+        combined = _combine(combined, _clause(part, database))
+    return combined
 
 
 def _combine(one: Alteration, two: Alteration) -> Alteration:
@@ -192,7 +192,7 @@ def _add(cursor: Cursor) -> Alteration:
     cursor.skip_exists()
     if not cursor.mark("("):
         return _added(cursor)
-    whole = Alteration(severity=ClauseSeverity.HARMLESS)
+    combined = Alteration(severity=ClauseSeverity.HARMLESS)
     for part in clauses(
         cursor.rest[:-1] if cursor.rest and cursor.rest[-1].raw == ")" else cursor.rest
     ):
@@ -204,8 +204,8 @@ def _add(cursor: Cursor) -> Alteration:
             "foreign",
             "check",
         }
-        whole = _combine(whole, _add(inner) if is_index else _added(inner))
-    return whole
+        combined = _combine(combined, _add(inner) if is_index else _added(inner))
+    return combined
 
 
 def _added(cursor: Cursor) -> Alteration:

@@ -144,10 +144,12 @@ def _column_difference(
     if meta.names is not None and meta.names[number] != log.name:
         return f"is called {meta.names[number]} in the log"
     kind, parameter = table_map.types[number], table_map.metas[number]
-    wanted = _expected(log)
-    if not fits(log, kind) or (wanted is not None and wanted[0] == kind and wanted[1] != parameter):
+    expected = _expected(log)
+    if not fits(log, kind) or (
+        expected is not None and expected[0] == kind and expected[1] != parameter
+    ):
         return f"has the type {kind} with the parameter {parameter} in the log" + (
-            f" instead of {wanted[0]} with {wanted[1]}" if wanted else ""
+            f" instead of {expected[0]} with {expected[1]}" if expected else ""
         )
     if meta.unsigned is not None and log.word in _NUMBERS and meta.unsigned[number] != log.unsigned:
         return f"is {'unsigned' if meta.unsigned[number] else 'signed'} in the log"
@@ -220,17 +222,17 @@ class MapChecker:
     def __init__(self, tables: Mapping[str, Recorded], charset: Charsets = known_charset) -> None:
         self._tables = tables
         self._charset = charset
-        self._known: dict[int, tuple[TableMap, str]] = {}
+        self._checked: dict[int, tuple[TableMap, str]] = {}
 
     def difference(self, table_map: TableMap, path: str) -> str:
         """Return `difference` for a table that is read.
 
         The event reader returns the same object for the same bytes, which makes this cheap.
         """
-        known = self._known.get(table_map.table_id)
-        if known is None or known[0] is not table_map:
-            known = self._known[table_map.table_id] = (
+        checked = self._checked.get(table_map.table_id)
+        if checked is None or checked[0] is not table_map:
+            checked = self._checked[table_map.table_id] = (
                 table_map,
                 difference(table_map, self._tables[path], self._charset),
             )
-        return known[1]
+        return checked[1]

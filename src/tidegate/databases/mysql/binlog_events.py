@@ -176,13 +176,13 @@ class EventReader:
     def table_map(self, body: bytes) -> TableMap:
         """Return the layout of a table; the last one of a table is cached."""
         table_id = int.from_bytes(body[:6], "little")
-        known = self.maps.get(table_id)
-        if known is None or known[0] != body:
-            known = self.maps[table_id] = (
+        cached = self.maps.get(table_id)
+        if cached is None or cached[0] != body:
+            cached = self.maps[table_id] = (
                 body,
                 parse_or_damaged(read_table_map, body, "the layout of a table"),
             )
-        return known[1]
+        return cached[1]
 
 
 def _checksum_matches(data: bytes) -> bool:
@@ -283,9 +283,9 @@ def _read_row_event(kind: int, body: bytes) -> RowEvent:
     bitmap = (columns + 7) // 8
     present = body[at : at + bitmap * (2 if change is RowChangeKind.UPDATE else 1)]
     at += len(present)
-    whole = (1 << columns) - 1
+    all_columns = (1 << columns) - 1
     for start in range(0, len(present), bitmap or 1):
-        if int.from_bytes(present[start : start + bitmap], "little") & whole != whole:
+        if int.from_bytes(present[start : start + bitmap], "little") & all_columns != all_columns:
             raise PartialImages(
                 "rows in the log lack columns: set binlog_row_image = FULL on the source, for all"
                 " its connections"

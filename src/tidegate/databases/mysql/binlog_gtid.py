@@ -54,15 +54,15 @@ def _packed(data: bytes, at: int) -> tuple[int, int]:
     The first byte ends with a one bit for each byte that follows.
     """
     first = data[at]
-    more = 0
-    while more < 8 and first >> more & 1:
-        more += 1
-    if at + 1 + more > len(data):
+    extra = 0
+    while extra < 8 and first >> extra & 1:
+        extra += 1
+    if at + 1 + extra > len(data):
         raise ValueError("it ends within a number")
     value = int.from_bytes(
-        data[at + 1 : at + 9] if more == 8 else data[at : at + 1 + more], "little"
+        data[at + 1 : at + 9] if extra == 8 else data[at : at + 1 + extra], "little"
     )
-    return value if more == 8 else value >> more + 1, at + 1 + more
+    return value if extra == 8 else value >> extra + 1, at + 1 + extra
 
 
 def _uuid(data: bytes) -> str:
@@ -158,13 +158,13 @@ def _with(intervals: Intervals, low: int, high: int) -> Intervals:
     """Return the intervals with another one; adjacent ones are merged."""
     if intervals and intervals[-1][1] + 1 == low:  # the usual case: the next transaction
         return [*intervals[:-1], (intervals[-1][0], high)]
-    kept: Intervals = []
+    merged: Intervals = []
     for first, last in sorted([*intervals, (low, high)]):
-        if kept and first <= kept[-1][1] + 1:
-            kept[-1] = (kept[-1][0], max(kept[-1][1], last))
+        if merged and first <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], last))
         else:
-            kept.append((first, last))
-    return kept
+            merged.append((first, last))
+    return merged
 
 
 def _text(intervals: Intervals) -> str:

@@ -355,8 +355,8 @@ class _Scan:
         return None
 
     def _table(self, event: LogEvent) -> str | None:
-        known = self.reader.maps.get(row_event_table(event.body))
-        return self._watched.path(known[1].path) if known is not None else None
+        cached = self.reader.maps.get(row_event_table(event.body))
+        return self._watched.path(cached[1].path) if cached is not None else None
 
     def _payload(self, event: LogEvent) -> None:
         """Process the events inside of a compressed transaction.
@@ -450,10 +450,10 @@ class _Scan:
 
     def _finish_xa(self, event: LogEvent, xid: str, committed: bool) -> RelevantStatement | None:
         state = self._state
-        known = state.prepared.pop(xid, None)
-        if committed and known is None and self._watched.tables:
-            known = self._watched.find_prepared(xid, LogPosition(state.file, event.begin))
-            if known is None:
+        prepared = state.prepared.pop(xid, None)
+        if committed and prepared is None and self._watched.tables:
+            prepared = self._watched.find_prepared(xid, LogPosition(state.file, event.begin))
+            if prepared is None:
                 text = (
                     f"XA COMMIT {xid}, of a transaction that was prepared before the oldest "
                     "log of the server"
@@ -462,16 +462,19 @@ class _Scan:
                     TableStatement(Effect.ROWS, (), text, lists_all=False),
                     tuple(self._watched.tables),
                 )
-        if committed and known is not None:
+        if committed and prepared is not None:
             touched = {
-                path for name in known.tables if (path := self._watched.path(name)) is not None
+                path for name in prepared.tables if (path := self._watched.path(name)) is not None
             }
             if touched:
                 transaction = state.ensure_transaction(event)
                 transaction.tables |= touched
-                transaction.rows += 1 + (known.end - known.begin) // _ROW_BYTES_GUESS
+                transaction.rows += 1 + (prepared.end - prepared.begin) // _ROW_BYTES_GUESS
                 state.also.append(
-                    (LogPosition(state.file, event.end), (known.file, known.begin, known.end))
+                    (
+                        LogPosition(state.file, event.end),
+                        (prepared.file, prepared.begin, prepared.end),
+                    )
                 )
         state.end_transaction(event)
         return None

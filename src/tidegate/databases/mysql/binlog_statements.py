@@ -68,22 +68,22 @@ class WatchedTables:
         same = fold if self.folds_case else str
         return [p for p in self.tables if same(p.partition(".")[0]) == same(database)]
 
-    def named(self, statement: TableStatement, known: Sequence[str] | None = None) -> list[str]:
+    def named(
+        self, statement: TableStatement, candidates: Sequence[str] | None = None
+    ) -> list[str]:
         """Return the tables that a statement names."""
         same = fold if self.folds_case else str
-        paths = list(self.tables) if known is None else list(known)
+        paths = list(self.tables) if candidates is None else list(candidates)
         found = []
         for database, table in statement.tables:
-            wanted = same(database) if table is None else same(f"{database}.{table}")
-            found += [
-                p for p in paths if same(p.partition(".")[0] if table is None else p) == wanted
-            ]
+            name = same(database) if table is None else same(f"{database}.{table}")
+            found += [p for p in paths if same(p.partition(".")[0] if table is None else p) == name]
         return list(dict.fromkeys(found))
 
     def mentioned(self, text: str) -> list[str]:
         """Return the tables whose name, or whose database, occurs anywhere in a text."""
-        whole = fold(text)
-        return [p for p in self.tables if any(fold(part) in whole for part in p.split(".", 1))]
+        folded = fold(text)
+        return [p for p in self.tables if any(fold(part) in folded for part in p.split(".", 1))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +104,11 @@ def relevant_statement(logged: LoggedStatement, watched: WatchedTables) -> Relev
     found = table_statement(logged.database, text, logged.sql_mode)
     if found is None:
         return None
-    waiting = tuple(watched.named(found, sorted(watched.unread)))
+    unread = tuple(watched.named(found, sorted(watched.unread)))
     paths = tuple(_affected(found, logged.database, watched))
     if not paths or all(_is_harmless(found, path, watched) for path in paths):
-        return RelevantStatement(found, (), waiting) if waiting else None
-    return RelevantStatement(found, paths, waiting)
+        return RelevantStatement(found, (), unread) if unread else None
+    return RelevantStatement(found, paths, unread)
 
 
 def _affected(found: TableStatement, database: str, watched: WatchedTables) -> list[str]:
@@ -121,8 +121,8 @@ def _affected(found: TableStatement, database: str, watched: WatchedTables) -> l
         )
     if found.lists_all:
         return named
-    there = watched.of_database(database) if found.effect is Effect.ROWS else []
-    return list(dict.fromkeys([*named, *there, *watched.mentioned(found.text)]))
+    same_database = watched.of_database(database) if found.effect is Effect.ROWS else []
+    return list(dict.fromkeys([*named, *same_database, *watched.mentioned(found.text)]))
 
 
 def _is_harmless(found: TableStatement, path: str, watched: WatchedTables) -> bool:

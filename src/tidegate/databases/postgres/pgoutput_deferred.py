@@ -31,7 +31,7 @@ class DeferredTransaction:
         """Add rows in the order of the log."""
         rows: Iterator[Row] = zip(*columns, strict=True) if columns else iter([()] * len(kinds))
         for kind, row in zip(kinds, rows, strict=True):
-            key = tuple(row[place] for place in self._key)
+            key = tuple(row[index] for index in self._key)
             made = self._after.setdefault(key, [])
             if kind in (_INSERT, _AFTER):
                 made.append(row)
@@ -54,5 +54,5 @@ class DeferredTransaction:
         self._before = {}
         self._after = {}
         found = [*deleted, *updated, *inserted]
-        columns: list[Any] = [[row[place] for _, row in found] for place in range(self._width)]
+        columns: list[Any] = [[row[index] for _, row in found] for index in range(self._width)]
         return bytes(kind for kind, _ in found), columns

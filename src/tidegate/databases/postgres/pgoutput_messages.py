@@ -50,7 +50,7 @@ class RowChange:
     relation: int
     before: Values | None
     after: Values | None
-    whole: bool
+    has_full_before: bool
 
 
 def begin(data: bytes) -> tuple[int, int]:
@@ -114,9 +114,9 @@ def row_change(data: bytes) -> RowChange:
 def _row_change(data: bytes) -> RowChange:
     kind = data[0]
     number = int.from_bytes(data[1:5], "big")
-    at, before, after, whole = 5, None, None, False
+    at, before, after, has_full_before = 5, None, None, False
     if data[at] in (_OLD, _KEY):
-        whole = data[at] == _OLD
+        has_full_before = data[at] == _OLD
         before, at = _values(data, at + 1)
     if at < len(data) and data[at] == _NEW:
         after, at = _values(data, at + 1)
@@ -127,7 +127,7 @@ def _row_change(data: bytes) -> RowChange:
         or (before is not None and kind == INSERT)
     ):
         raise ValueError("it has bytes after its end")
-    return RowChange(kind, number, before, after, whole)
+    return RowChange(kind, number, before, after, has_full_before)
 
 
 def _values(data: bytes, at: int) -> tuple[Values, int]:

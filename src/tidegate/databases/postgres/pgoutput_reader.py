@@ -229,11 +229,11 @@ class MessageReader:
 
     def _full(self) -> list[int]:
         """Return the tables that have enough rows for a batch."""
-        whole = self._decoder.total_bytes >= BUFFERED_BYTES_MAX
+        all_full = self._decoder.total_bytes >= BUFFERED_BYTES_MAX
         return [
             n
             for n, c in self._collectors.items()
-            if c.rows.row_count >= (1 if whole else BATCH_ROWS_MAX)
+            if c.rows.row_count >= (1 if all_full else BATCH_ROWS_MAX)
             or c.rows.message_bytes >= BATCH_BYTES_MAX
         ]
 

@@ -38,43 +38,43 @@ def layout_of(
 
     They are [name, type name, type, modifier, number], or the first two only.
     """
-    kept = tuple(
+    recorded = tuple(
         (str(c[0]), int(c[2]), int(c[3])) if len(c) > 2 else (str(c[0]), None, -1) for c in columns
     )
-    return RowLayout(columns=kept, oid=oid, identity=identity, key=tuple(key))
+    return RowLayout(columns=recorded, oid=oid, identity=identity, key=tuple(key))
 
 
-def difference(known: RowLayout, shown: RelationMessage) -> str:
+def difference(known: RowLayout, logged: RelationMessage) -> str:
     """Describe how the layout in the log differs from the known one; empty if it does not."""
-    if known.oid and shown.id != known.oid:
+    if known.oid and logged.id != known.oid:
         return "another table has its name now: the table was dropped and created again, or renamed"
-    return _columns(known, shown) or _identity(known, shown)
+    return _columns(known, logged) or _identity(known, logged)
 
 
-def same_columns(known: RowLayout, shown: RelationMessage) -> bool:
+def same_columns(known: RowLayout, logged: RelationMessage) -> bool:
     """Return whether the rows have the known columns."""
-    return not _columns(known, shown)
+    return not _columns(known, logged)
 
 
-def _columns(known: RowLayout, shown: RelationMessage) -> str:
-    names = [name for name, _, _ in shown.columns]
-    new, gone = (
+def _columns(known: RowLayout, logged: RelationMessage) -> str:
+    names = [name for name, _, _ in logged.columns]
+    new, removed = (
         [n for n in names if n not in known.names],
         [n for n in known.names if n not in names],
     )
-    if new or gone:
+    if new or removed:
         return " and ".join(
             filter(
                 None,
                 [
                     f"it got {', '.join(new)}" if new else "",
-                    f"it lost {', '.join(gone)}" if gone else "",
+                    f"it lost {', '.join(removed)}" if removed else "",
                 ],
             )
         )
     if any(kind is None for _, kind, _ in known.columns):
         return ""
-    types = {name: (kind, modifier) for name, kind, modifier in shown.columns}
+    types = {name: (kind, modifier) for name, kind, modifier in logged.columns}
     other = [name for name, kind, modifier in known.columns if types[name] != (kind, modifier)]
     if other:
         return f"the type of {', '.join(other)} was changed"
@@ -85,15 +85,15 @@ def _columns(known: RowLayout, shown: RelationMessage) -> str:
     )
 
 
-def _identity(known: RowLayout, shown: RelationMessage) -> str:
-    if not known.identity or shown.identity == "f":  # complete rows are always sufficient
+def _identity(known: RowLayout, logged: RelationMessage) -> str:
+    if not known.identity or logged.identity == "f":  # complete rows are always sufficient
         return ""
-    if shown.identity != known.identity:
-        was, now = (_IDENTITIES.get(kind, kind) for kind in (known.identity, shown.identity))
+    if logged.identity != known.identity:
+        was, now = (_IDENTITIES.get(kind, kind) for kind in (known.identity, logged.identity))
         return f"its REPLICA IDENTITY was {was} and is {now}"
-    if set(shown.key) != set(known.key):
+    if set(logged.key) != set(known.key):
         return (
             f"the key of its replica identity was {', '.join(known.key) or 'none'} and is"
-            f" {', '.join(shown.key) or 'none'}"
+            f" {', '.join(logged.key) or 'none'}"
         )
     return ""

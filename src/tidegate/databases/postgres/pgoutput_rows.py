@@ -102,17 +102,17 @@ class RowBuffer:
         for values in (before, after):
             if values is not None and len(values) != self._count:
                 raise SlotDamaged(f"a row has {len(values)} values and its layout {self._count}")
-        if self._needs_before and change.kind != messages.INSERT and not change.whole:
+        if self._needs_before and change.kind != messages.INSERT and not change.has_full_before:
             raise BeforeImageMissing
         if after is not None:
-            after = _with_unchanged(after, before if change.whole else None)
+            after = _with_unchanged(after, before if change.has_full_before else None)
         if change.kind == messages.INSERT:
             self._append(_INSERT, after)
         elif change.kind == messages.DELETE:
             self._append(_DELETE, before)
         elif before is None:
             self._append(_AFTER, after)
-        elif change.whole:
+        elif change.has_full_before:
             self._append(_BEFORE, before)
             self._append(_AFTER, after)
         else:  # the key changed, and the before image has only the key
@@ -129,11 +129,11 @@ class RowBuffer:
 
     def take(self) -> tuple[bytes, list[Any]]:
         """Return kinds and columns; then reset."""
-        taken = bytes(self._kinds), self._columns
+        result = bytes(self._kinds), self._columns
         self._columns = [[] for _ in self._indexes]
         self._kinds = bytearray()
         self.message_bytes = 0
-        return taken
+        return result
 
 
 def _with_unchanged(after: Values, before: Values | None) -> Values:

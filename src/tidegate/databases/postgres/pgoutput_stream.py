@@ -68,8 +68,8 @@ def message_lists(
         far = _is_far(session, slot_range)
         address = session.address
         lists = iter(()) if far else _peek_range(session, slot_range, far=False)
-        few, whole = _first_lists(lists)
-        if not whole:
+        few, complete = _first_lists(lists)
+        if not complete:
             yield from few
             yield from lists
             return
@@ -206,12 +206,12 @@ def chunks_of(copy: Any, connection: Any) -> Iterator[list[bytes]]:
 
     Waits for the first chunk, and adds those that arrived with it.
     """
-    more = connection.get_copy_data
+    next_chunk = connection.get_copy_data
     while first := copy.read():
         many = [bytes(first)]
         size = len(first)
         while size > len(_TRAILER) and len(many) < CHUNKS_MAX:
-            size, data = more(1)
+            size, data = next_chunk(1)
             if size > 0:
                 many.append(bytes(data))
         if size < 0:
@@ -244,8 +244,8 @@ def rows_of_copy(chunks: Iterable[list[bytes]], fast: Any = None) -> Iterator[li
     rest = b""
     begun = False
     for many in chunks:
-        if begun and not rest and (whole := single_values(many)) is not None:
-            yield whole
+        if begun and not rest and (values := single_values(many)) is not None:
+            yield values
             continue
         data = rest + b"".join(many)
         if not begun:

@@ -123,7 +123,7 @@ class ReplicationStream:
         self._spooled = 0  # bytes of bursts in files, which come first
         self._moved = 0  # number of the first burst that is in memory
         self._file: Any = None
-        self._ahead = 0
+        self._prefetched = 0
         self._layouts: dict[bytes, bytes] = {}  # as they were before the first burst that is kept
         self._floor = start
         self._commit = 0
@@ -202,7 +202,7 @@ class ReplicationStream:
                 if low < high:
                     yield with_layouts(burst.messages()[low:high], layouts)
                 if (
-                    self._ahead < PREFETCH_BYTES_MAX
+                    self._prefetched < PREFETCH_BYTES_MAX
                     and time.monotonic() - self._pulled_s > PREFETCH_S
                 ):
                     self._receive(wait=False)  # so that the server continues while these are used
@@ -211,7 +211,7 @@ class ReplicationStream:
                 number += 1
                 if number > self._read:
                     self._read = number
-                    self._ahead -= burst.size
+                    self._prefetched -= burst.size
                 self._evict(number)
             elif self._seen >= end:
                 return
@@ -223,7 +223,7 @@ class ReplicationStream:
 
         If idle, also prefetch a little, so that the server can shut down.
         """
-        while idle and self._ahead < PREFETCH_BYTES_MAX and self._receive(wait=False):
+        while idle and self._prefetched < PREFETCH_BYTES_MAX and self._receive(wait=False):
             self._evict(self._read)
         if time.monotonic() - self._reported_s >= REPORT_S:
             with self._wire:
@@ -256,17 +256,17 @@ class ReplicationStream:
         connection = self.connection.pgconn
         take = connection.get_copy_data
         found: list[bytes] = []
-        size = left = 0
+        size = remaining = 0
         consumed = False
         while len(found) < BURST_MESSAGES_MAX and size < BURST_BYTES_MAX:
-            left, data = take(1)
-            if left > 0:
+            remaining, data = take(1)
+            if remaining > 0:
                 if data[0] == _DATA:
                     found.append(bytes(data[_DATA_HEADER:]))
-                    size += left
+                    size += remaining
                 elif data[0] == _KEEPALIVE:
                     self._on_keepalive(bytes(data))
-            elif left < 0:
+            elif remaining < 0:
                 self._raise_end()
             elif consumed:
                 break
@@ -334,7 +334,7 @@ class ReplicationStream:
         self._commit = burst.last
         self._bursts.append(burst)
         self._size += burst.size
-        self._ahead += burst.size
+        self._prefetched += burst.size
 
     def _evict(self, before: int) -> None:
         """Move the oldest bursts that were read, up to a number, from memory to files.

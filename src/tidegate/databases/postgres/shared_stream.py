@@ -74,9 +74,9 @@ class _StreamOwner:
     def _from_stream(self, start: int, end: int) -> Generator[list[bytes], None, None]:
         begun = False
         for attempt in (1, 2):
-            fresh = self._stream is None or not self._stream.covers(start)
+            is_new = self._stream is None or not self._stream.covers(start)
             try:
-                stream = self._opened(start) if fresh or self._stream is None else self._stream
+                stream = self._opened(start) if is_new or self._stream is None else self._stream
                 stream.check()
                 for many in stream.lists(start, end):
                     begun = True
@@ -86,7 +86,7 @@ class _StreamOwner:
                 if begun:
                     raise
                 if (
-                    fresh or attempt == 2
+                    is_new or attempt == 2
                 ):  # a stream that was open before may have been cut off meanwhile
                     raise StreamUnavailable(str(error)) from error
             else:
@@ -146,13 +146,13 @@ class _StreamOwner:
                 return
             peer.settimeout(ANSWER_S_MAX)
             with peer.makefile("rb") as lines:
-                asked = json.loads(lines.readline(4096))
-            if not hmac.compare_digest(str(asked["secret"]), self._secret):
+                request = json.loads(lines.readline(4096))
+            if not hmac.compare_digest(str(request["secret"]), self._secret):
                 return
             peer.settimeout(None)
             ended: dict[str, Any] = {}
             try:
-                with closing(self.lists(int(asked["start"]), int(asked["end"]))) as found:
+                with closing(self.lists(int(request["start"]), int(request["end"]))) as found:
                     for many in found:
                         peer.sendall(_framed(many))
             except StreamUnavailable as error:

@@ -45,13 +45,13 @@ def slot_state(session: Session, name: str) -> SlotState | None:
     )
     if not rows:
         return None
-    confirmed, status, safe, behind, plugin, database = rows[0]
+    confirmed, status, safe, lag, plugin, database = rows[0]
     return SlotState(
         confirmed=lsn.number(confirmed),
         lost=status == "lost",
         status=str(status),
         safe_bytes=None if safe is None else int(safe),
-        behind_bytes=int(behind),
+        behind_bytes=int(lag),
         plugin=str(plugin),
         database=str(database),
     )

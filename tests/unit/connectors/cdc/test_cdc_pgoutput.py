@@ -38,7 +38,7 @@ def test_a_layout_and_its_rows_are_read() -> None:
     update = messages.row_change(
         b"U" + struct.pack(">I", 7) + b"O\0\2t\0\0\0\1" + b"5" + b"n" + b"N" + row
     )
-    assert (update.before, update.after, update.whole) == (
+    assert (update.before, update.after, update.has_full_before) == (
         [b"5", None],
         [b"5", messages.UNCHANGED],
         True,
