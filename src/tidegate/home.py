@@ -41,7 +41,9 @@ class Home:
         """
         if store_url != self.store_url or (self.root / "store" / "tidegate.db").exists():
             return ""
-        directories = [place for place in (self.checkpoints, self.root / "logs") if place.is_dir()]
+        directories = [
+            directory for directory in (self.checkpoints, self.root / "logs") if directory.is_dir()
+        ]
         jobs = sorted(
             {
                 int(entry.name)

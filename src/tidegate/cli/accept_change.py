@@ -117,7 +117,9 @@ def resume_locally(
     except (SparkMissing, JavaMissing) as error:
         return print_error(str(error), exits.FAILED)
     assert outcome.plan is not None, "a job that failed has run"
-    place = [] if here.home == Home.find(None, os.environ) else ["--home", str(here.home.root)]
+    home_option = (
+        [] if here.home == Home.find(None, os.environ) else ["--home", str(here.home.root)]
+    )
     options = run.RunOptions(
         home=here.home,
         job_id=outcome.job_id,
@@ -126,7 +128,7 @@ def resume_locally(
         as_json=as_json,
         settings=here.settings,
         command=shlex.join(
-            ["tidegate", "run", outcome.file, *place, "--job-id", str(outcome.job_id)]
+            ["tidegate", "run", outcome.file, *home_option, "--job-id", str(outcome.job_id)]
         ),
     )
     return run_stored(here.store, outcome.plan, outcome.file, options)

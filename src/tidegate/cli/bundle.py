@@ -39,11 +39,11 @@ def support_bundle(client: Client, job: str, output: Path | None) -> None:
     """
     found = remote.job_of(client, job)
     job_id = str(found["jobId"])
-    place = output or Path(f"tidegate-{job_id}.tar.gz")
+    path = output or Path(f"tidegate-{job_id}.tar.gz")
     files = {f"job-{job_id}/{name}": text for name, text in contents(client, job_id).items()}
     try:
         with (
-            open(place, "xb", opener=_open_private) as file,
+            open(path, "xb", opener=_open_private) as file,
             tarfile.open(fileobj=file, mode="w:gz") as bundle,
         ):
             for name, text in files.items():
@@ -54,10 +54,10 @@ def support_bundle(client: Client, job: str, output: Path | None) -> None:
                 entry.mode = 0o600
                 bundle.addfile(entry, io.BytesIO(data))
     except FileExistsError:
-        raise UserError(f"{place} exists already: choose another name with -o") from None
+        raise UserError(f"{path} exists already: choose another name with -o") from None
     except OSError as error:
-        raise UserError(f"{place} cannot be written: {error.strerror or error}") from None
-    click.echo(f"{place}: {len(files)} files, readable by its owner only")
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    click.echo(f"{path}: {len(files)} files, readable by its owner only")
 
 
 def _open_private(path: str, flags: int) -> int:

@@ -58,9 +58,9 @@ def checkpoints(context: click.Context, home: str | None, config: Path | None) -
 @click.argument("job", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_obj
-def list_command(place: HomeAndConfig, job: str | None, as_json: bool) -> None:
+def list_command(location: HomeAndConfig, job: str | None, as_json: bool) -> None:
     """List the retained checkpoints of JOB (id or name), or of all jobs."""
-    with installation(*place) as here:
+    with installation(*location) as here:
         rows = [
             {**entry_of(snapshot, pipeline, ref), "damage": here.storage.damage(ref.path)}
             for snapshot, pipeline, ref in retained(here.store, job)
@@ -85,11 +85,11 @@ def list_command(place: HomeAndConfig, job: str | None, as_json: bool) -> None:
 @click.argument("checkpoint", type=int, required=False)
 @click.option("--pipeline", type=int, default=None, help="Only this pipeline.")
 @click.pass_obj
-def show(place: HomeAndConfig, job: str, checkpoint: int | None, pipeline: int | None) -> None:
+def show(location: HomeAndConfig, job: str, checkpoint: int | None, pipeline: int | None) -> None:
     """Show the content of a checkpoint of JOB as JSON; the latest one unless an id is given."""
     shown = []
-    with installation(*place) as here:
-        for ref in chosen(here.store, job, checkpoint, pipeline):
+    with installation(*location) as here:
+        for ref in selected(here.store, job, checkpoint, pipeline):
             whole = here.storage.read(ref.path)
             shown.append(
                 {
@@ -105,10 +105,10 @@ def show(place: HomeAndConfig, job: str, checkpoint: int | None, pipeline: int |
 @click.argument("job", required=False)
 @click.argument("checkpoint", type=int, required=False)
 @click.pass_obj
-def verify(place: HomeAndConfig, job: str | None, checkpoint: int | None) -> None:
+def verify(location: HomeAndConfig, job: str | None, checkpoint: int | None) -> None:
     """Check every byte of the checkpoints of JOB, or of all jobs; exit code 1 if one is damaged."""
     damaged, there = 0, []
-    with installation(*place) as here:
+    with installation(*location) as here:
         for snapshot, pipeline, ref in retained(here.store, job):
             there.append(str(ref.checkpoint))
             if checkpoint is None or ref.checkpoint == checkpoint:
@@ -151,7 +151,7 @@ def jobs(store: Store, job: str | None) -> Iterator[JobSnapshot]:
     yield snapshot
 
 
-def chosen(
+def selected(
     store: Store, job: str, checkpoint: int | None, pipeline: int | None
 ) -> list[CheckpointRef]:
     """Return the selected checkpoints, one for each pipeline."""

@@ -50,16 +50,16 @@ def show(file: Path | None, home: str | None, as_json: bool, strict: bool) -> No
     Secrets are masked. Exit code 0 means that a server could start with these settings, 2 that the
     file has errors, which are shown as those of a job file.
     """
-    place = Home.find(home, os.environ)
-    settings, sources, problems = load_engine(file, os.environ, home=place, strict=strict)
-    rows = effective_settings(settings, sources, place)
+    found = Home.find(home, os.environ)
+    settings, sources, problems = load_engine(file, os.environ, home=found, strict=strict)
+    rows = effective_settings(settings, sources, found)
     if as_json:
         click.echo(
-            json.dumps(_document(place, sources, rows, problems), indent=2, ensure_ascii=False)
+            json.dumps(_document(found, sources, rows, problems), indent=2, ensure_ascii=False)
         )
     else:
         print_problems(problems, sys.stderr)
-        _print(place, sources, rows)
+        _print(found, sources, rows)
     raise SystemExit(
         BAD_INPUT if any(problem.severity is Severity.ERROR for problem in problems) else FINISHED
     )

@@ -101,10 +101,10 @@ def check_system(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
         yield DoctorFinding(name="system", level=Level.WARNING, found=found, repair=repair)
 
 
-def check_java(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
+def check_java(environment: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Check that Java exists, is new enough, and starts with the module that Spark needs."""
     try:
-        java = find_java(place.environ)
+        java = find_java(environment.environ)
     except JavaMissing as missing:
         yield DoctorFinding(
             name="Java", level=Level.MISSING, found="not found", repair=str(missing)
@@ -221,12 +221,16 @@ def check_sockets(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
         )
 
 
-def check_home(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
+def check_home(environment: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Check the home directory: store, checkpoints, scratch files and logs."""
-    folder = place.home
+    folder = environment.home
     while not folder.exists():
         folder = folder.parent
-    found = str(place.home) if folder == place.home else f"{place.home}, to be created in {folder}"
+    found = (
+        str(environment.home)
+        if folder == environment.home
+        else f"{environment.home}, to be created in {folder}"
+    )
     try:
         fsync_ms = _measure_fsync_ms(folder)
     except OSError as error:
@@ -380,7 +384,7 @@ def check_limits(_: DoctorEnvironment) -> Iterator[DoctorFinding]:
         )
 
 
-def check_rights(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
+def check_rights(environment: DoctorEnvironment) -> Iterator[DoctorFinding]:
     """Check that other users cannot read files with secrets."""
     try:
         from tidegate.cli.rights import exposed_files_of  # needs packages that may be missing here
@@ -388,7 +392,7 @@ def check_rights(place: DoctorEnvironment) -> Iterator[DoctorFinding]:
     except ImportError:
         return
     try:
-        found = exposed_files_of(place.home, place.environ)
+        found = exposed_files_of(environment.home, environment.environ)
     except UserError as error:
         yield DoctorFinding(
             name="file rights", level=Level.WARNING, found="not checked", repair=str(error)
@@ -416,9 +420,9 @@ CHECKS: tuple[Callable[[DoctorEnvironment], Iterator[DoctorFinding]], ...] = (
 )
 
 
-def run_checks(place: DoctorEnvironment) -> list[DoctorFinding]:
+def run_checks(environment: DoctorEnvironment) -> list[DoctorFinding]:
     """Run all checks; the findings are in the order in which to repair them."""
-    return [finding for check in CHECKS for finding in check(place)]
+    return [finding for check in CHECKS for finding in check(environment)]
 
 
 def is_ready(findings: list[DoctorFinding]) -> bool:

@@ -63,7 +63,7 @@ def infer(
         InferenceHints,
         infer,
         type_text,
-    )  # Arrow, which other verbs do without
+    )  # Arrow, which other commands do not need
     from tidegate.connectors.localfile.option_syntax import unescape
 
     wanted = InferenceHints(

@@ -32,9 +32,9 @@ class NoInstallation(UserError):
 
     condition = "no-installation"
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, directory: str) -> None:
         super().__init__(
-            f"{place} holds no installation yet: nothing has run there. Choose another home with"
+            f"{directory} holds no installation yet: nothing has run there. Choose another home with"
             " --home, or the engine's file with --config"
         )
 
@@ -55,19 +55,19 @@ def installation(home: str | None, config: Path | None) -> Iterator[LocalInstall
 
     An error, here or in the body, is printed in one sentence and ends the command.
     """
-    place = Home.find(home, os.environ)
-    settings, _, problems = load_engine(config, os.environ, home=place)
+    found = Home.find(home, os.environ)
+    settings, _, problems = load_engine(config, os.environ, home=found)
     if any(problem.severity is Severity.ERROR for problem in problems):
         job_file.print_problems(problems, sys.stderr)
         raise SystemExit(exits.BAD_INPUT)
-    url = settings.store_url or place.store_url
+    url = settings.store_url or found.store_url
     try:
         if url.startswith(SQLITE) and not Path(url.removeprefix(SQLITE[:-1])).exists():
-            raise NoInstallation(str(place.root))
+            raise NoInstallation(str(found.root))
         store = open_store(url, compaction_threshold=settings.compaction_threshold)
         try:
             yield LocalInstallation(
-                place, settings, store, open_storage(settings.checkpoint, place)
+                found, settings, store, open_storage(settings.checkpoint, found)
             )
         finally:
             store.close()

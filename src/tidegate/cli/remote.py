@@ -84,14 +84,14 @@ def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str
 def _token(environ: Mapping[str, str]) -> str:
     if environ.get("TIDEGATE_TOKEN"):
         return environ["TIDEGATE_TOKEN"].strip()
-    place = environ.get("TIDEGATE_TOKEN_FILE")
-    if not place:
+    path = environ.get("TIDEGATE_TOKEN_FILE")
+    if not path:
         return ""
     try:
-        return Path(place).read_text().strip()
+        return Path(path).read_text().strip()
     except OSError as error:
         raise UserError(
-            f"the token cannot be read from {place}: {error.strerror or error}"
+            f"the token cannot be read from {path}: {error.strerror or error}"
         ) from None
 
 

@@ -66,17 +66,21 @@ def options(command: F) -> F:
     return cast(F, packed)
 
 
-def parse_restore(said: dict[str, Any]) -> RestoreArguments:
+def parse_restore(values: dict[str, Any]) -> RestoreArguments:
     """Parse the options, or raise a usage error."""
     try:
-        return _parse_restore(said)
+        return _parse_restore(values)
     except UserError as error:
         raise click.UsageError(str(error)) from None
 
 
-def _parse_restore(said: dict[str, Any]) -> RestoreArguments:
-    text, source, another = said["restore"], said["restore_from"], said["restore_with_checkpoint"]
-    if another is not None and (text is not None or source is not None):
+def _parse_restore(values: dict[str, Any]) -> RestoreArguments:
+    text, source, with_checkpoint = (
+        values["restore"],
+        values["restore_from"],
+        values["restore_with_checkpoint"],
+    )
+    if with_checkpoint is not None and (text is not None or source is not None):
         raise UserError(
             "--restore-with-checkpoint already selects what is restored: omit --restore and"
             " --restore-from"
@@ -89,27 +93,27 @@ def _parse_restore(said: dict[str, Any]) -> RestoreArguments:
         text = f"path:{text}"
     options = replace(
         RestoreOptions.parse(text),
-        takeover=said["takeover"],
-        duplicates=said["allow_duplicates"],
-        skip_files=parse_files("--skip-file", map(absolute, said["skip_file"])),
-        accept_files=parse_files("--accept-file", map(absolute, said["accept_file"])),
-        accept_changes=parse_changes(said["accept_change"]),
-        on_missing=parse_choice(OnMissing, "--on-missing", said["on_missing"], OnMissing.FAIL),
-        on_damaged=parse_choice(OnDamaged, "--on-damaged", said["on_damaged"], OnDamaged.OLDER),
+        takeover=values["takeover"],
+        duplicates=values["allow_duplicates"],
+        skip_files=parse_files("--skip-file", map(absolute, values["skip_file"])),
+        accept_files=parse_files("--accept-file", map(absolute, values["accept_file"])),
+        accept_changes=parse_changes(values["accept_change"]),
+        on_missing=parse_choice(OnMissing, "--on-missing", values["on_missing"], OnMissing.FAIL),
+        on_damaged=parse_choice(OnDamaged, "--on-damaged", values["on_damaged"], OnDamaged.OLDER),
         on_incompatible=parse_choice(
-            OnIncompatible, "--on-incompatible", said["on_incompatible"], OnIncompatible.FAIL
+            OnIncompatible, "--on-incompatible", values["on_incompatible"], OnIncompatible.FAIL
         ),
         on_position_lost=parse_choice(
-            OnPositionLost, "--on-not-held", said["on_not_held"], OnPositionLost.FAIL
+            OnPositionLost, "--on-not-held", values["on_not_held"], OnPositionLost.FAIL
         ),
         on_sink_lost=parse_choice(
-            OnSinkLost, "--on-sink-lost", said["on_sink_lost"], OnSinkLost.FAIL
+            OnSinkLost, "--on-sink-lost", values["on_sink_lost"], OnSinkLost.FAIL
         ),
     )
     return RestoreArguments(
-        options.from_job(another if another is not None else source, job_id),
+        options.from_job(with_checkpoint if with_checkpoint is not None else source, job_id),
         job_id,
-        another is not None,
+        with_checkpoint is not None,
     )
 
 

@@ -53,9 +53,9 @@ def exposed_files_of(home: Path, environ: Mapping[str, str]) -> list[ExposedFile
 
     Raises UserError if the engine's file cannot be read.
     """
-    place = Home(home)
-    settings, sources, _ = load_engine(None, environ, home=place)
-    return exposed_files(place, settings, sources.file, environ)
+    installation = Home(home)
+    settings, sources, _ = load_engine(None, environ, home=installation)
+    return exposed_files(installation, settings, sources.file, environ)
 
 
 def holds_secrets(settings: EngineSettings) -> bool:

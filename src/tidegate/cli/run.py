@@ -418,9 +418,13 @@ class EmbeddedRun:
 
 def decision_commands(stops: Sequence[ChangeStop], job: str, home: Home) -> str:
     """Return the commands that decide about table changes in this installation."""
-    place = "" if home == Home.find(None, os.environ) else f" --home {shlex.quote(str(home.root))}"
+    home_option = (
+        "" if home == Home.find(None, os.environ) else f" --home {shlex.quote(str(home.root))}"
+    )
     commands = [
-        f"{stop.command(job)} {choice.value}{place}" for stop in stops for choice in stop.choices
+        f"{stop.command(job)} {choice.value}{home_option}"
+        for stop in stops
+        for choice in stop.choices
     ]
     return "choose how to continue with one of:\n  " + "\n  ".join(commands)
 

@@ -164,9 +164,9 @@ def wait_for_savepoint(
 
 def echo_request(here: LocalInstallation, request: SavepointRequest, as_json: bool) -> None:
     """Print the outcome of a request in one line."""
-    place = here.storage.files.describe(request.path) if request.path else ""
+    path = here.storage.files.describe(request.path) if request.path else ""
     if as_json:
-        click.echo(json.dumps({**to_document(request), "place": place}))
+        click.echo(json.dumps({**to_document(request), "place": path}))
     elif request.status is SavepointStatus.FAILED:
         click.echo(
             f"tidegate: savepoint {request.id} of job {request.job_id} failed:"
@@ -178,7 +178,7 @@ def echo_request(here: LocalInstallation, request: SavepointRequest, as_json: bo
     else:
         click.echo(
             f"savepoint {request.id} of job {request.job_id} is"
-            f" done{', and the job has ended with it' if request.stop else ''}: {place}"
+            f" done{', and the job has ended with it' if request.stop else ''}: {path}"
         )
 
 
@@ -300,8 +300,8 @@ def import_command(directory: Path, home: str | None, config: Path | None) -> No
     """
     with installation(home, config) as here:
         found = Savepoints(here.storage.files).import_from(directory.absolute())
-        place = here.storage.files.describe(found.path)
-    click.echo(f"savepoint {found.id} of job {found.job_id} is in {place}")
+        path = here.storage.files.describe(found.path)
+    click.echo(f"savepoint {found.id} of job {found.job_id} is in {path}")
 
 
 @savepoints.command(name="delete")

@@ -153,7 +153,7 @@ def _check(options: Mapping[str, Any]) -> None:
 
 def _dry_run(plan: Plan, options: Mapping[str, Any]) -> None:
     """Connect to the operators, and sample rows; a failure ends the command."""
-    from tidegate.cli import dry_run  # Arrow, which the other verbs do without
+    from tidegate.cli import dry_run  # Arrow, which the other commands do not need
 
     graphs = dry_run.graphs_of(plan)
     findings = [finding for graph in graphs for finding in dry_run.check_connections(graph)]
@@ -232,10 +232,12 @@ def _state(client: Client, job_id: str) -> dict[str, Any]:
     job = client.get(f"/job-info/{job_id}")
     if "jobStatus" not in job:
         return {"err": f"jobId : {job_id} not found"}
-    places = {p["pipelineId"]: p for p in client.get(f"/jobs/checkpoints/{job_id}")["pipelines"]}
+    checkpoints = {
+        p["pipelineId"]: p for p in client.get(f"/jobs/checkpoints/{job_id}")["pipelines"]
+    }
     pipelines = {
         str(number): {"pipelineStatus": job["jobStatus"], "executionStateMap": {}}
-        for number in places
+        for number in checkpoints
     }
     return {
         "jobId": job["jobId"],

@@ -118,8 +118,8 @@ def worker(home: str | None, config: Path | None) -> NoReturn:
 
 def load_settings(home: str | None, config: Path | None) -> ServerSettings:
     """Load the settings; an error in the engine's file ends the command."""
-    place = Home.find(home, os.environ)
-    settings, sources, problems = load_engine(config, os.environ, home=place)
+    found = Home.find(home, os.environ)
+    settings, sources, problems = load_engine(config, os.environ, home=found)
     if any(problem.severity is Severity.ERROR for problem in problems):
         job_file.print_problems(problems, sys.stderr)
         click.echo(
@@ -127,12 +127,12 @@ def load_settings(home: str | None, config: Path | None) -> ServerSettings:
             err=True,
         )
         raise SystemExit(exits.BAD_INPUT)
-    reachable = exposed_files(place, settings, sources.file, os.environ)
+    exposed = exposed_files(found, settings, sources.file, os.environ)
     return ServerSettings(
-        home=place,
+        home=found,
         settings=settings,
         environ=dict(os.environ),
-        notices=tuple(map(str, (*problems, *reachable))),
+        notices=tuple(map(str, (*problems, *exposed))),
     )
 
 

@@ -47,6 +47,6 @@ def handle_stop_signals(act: Callable[[signal.Signals], None]) -> Iterator[None]
 def _read(
     reader: int, numbers: frozenset[signal.Signals], act: Callable[[signal.Signals], None]
 ) -> None:
-    while said := os.read(reader, 1):
-        if said[0] in numbers:
-            act(signal.Signals(said[0]))
+    while received := os.read(reader, 1):
+        if received[0] in numbers:
+            act(signal.Signals(received[0]))

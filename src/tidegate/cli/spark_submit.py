@@ -9,7 +9,7 @@ import click
 
 from tidegate.cli import exits
 from tidegate.model.errors import UserError
-from tidegate.spark.deployment import DeploymentRequest, deployment, engine_block, job_block
+from tidegate.spark.deployment import DeploymentRequest, plan_deployment, engine_block, job_block
 
 
 @click.command("spark-conf")
@@ -69,7 +69,7 @@ from tidegate.spark.deployment import DeploymentRequest, deployment, engine_bloc
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the accompanying files (Dockerfile, access.yaml) into this directory.",
 )
-def spark_conf(as_job: bool, write: Path | None, **wanted: str | int) -> None:
+def spark_conf(as_job: bool, write: Path | None, **options: str | int) -> None:
     """Print the settings for a Spark cluster, and the steps to prepare it.
 
     \b
@@ -79,7 +79,7 @@ def spark_conf(as_job: bool, write: Path | None, **wanted: str | int) -> None:
       tidegate spark-conf --master k8s://https://10.0.0.1:6443 --image tidegate:1 --write image/
     """
     try:
-        made = deployment(DeploymentRequest(**wanted))  # type: ignore[arg-type]
+        made = plan_deployment(DeploymentRequest(**options))  # type: ignore[arg-type]
     except UserError as error:
         click.echo(f"tidegate: {error}", err=True)
         raise SystemExit(exits.BAD_INPUT) from None

@@ -23,7 +23,7 @@ from tidegate.server import open_the_store
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-Place = tuple[str | None, Path | None]
+HomeAndConfig = tuple[str | None, Path | None]
 Row = dict[str, str | None]
 MOMENT = "%Y-%m-%dT%H:%M:%SZ"
 
@@ -130,7 +130,7 @@ def token(context: click.Context, home: str | None, config: Path | None) -> None
 @server_options
 @click.pass_obj
 def create(
-    place: Place,
+    installation: HomeAndConfig,
     name: str,
     role: str,
     expires: str | None,
@@ -145,7 +145,7 @@ def create(
     except UserError as error:
         raise click.UsageError(f"--expires: {error}") from None
     made, text = with_tokens(
-        place, server, ca_file, lambda tokens: tokens.create(name, Role(role), lives_ms)
+        installation, server, ca_file, lambda tokens: tokens.create(name, Role(role), lives_ms)
     )
     if as_json:
         remote.print_json({**made, "token": text})
@@ -162,9 +162,11 @@ def create(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @server_options
 @click.pass_obj
-def list_command(place: Place, as_json: bool, server: str | None, ca_file: str | None) -> None:
+def list_command(
+    installation: HomeAndConfig, as_json: bool, server: str | None, ca_file: str | None
+) -> None:
     """List the tokens; their secrets are not stored and cannot be shown."""
-    found = with_tokens(place, server, ca_file, lambda tokens: tokens.all())
+    found = with_tokens(installation, server, ca_file, lambda tokens: tokens.all())
     if as_json:
         remote.print_json(found)
     else:
@@ -178,30 +180,33 @@ def list_command(place: Place, as_json: bool, server: str | None, ca_file: str |
 @click.argument("id")
 @server_options
 @click.pass_obj
-def revoke(place: Place, id: str, server: str | None, ca_file: str | None) -> None:
+def revoke(installation: HomeAndConfig, id: str, server: str | None, ca_file: str | None) -> None:
     """Revoke a token, so that the API no longer accepts it."""
-    with_tokens(place, server, ca_file, lambda tokens: tokens.revoke(id))
+    with_tokens(installation, server, ca_file, lambda tokens: tokens.revoke(id))
     click.echo(f"token {id} is revoked")
 
 
 def with_tokens(
-    place: Place, server: str | None, ca_file: str | None, act: Callable[[TokenAdmin], T]
+    installation: HomeAndConfig,
+    server: str | None,
+    ca_file: str | None,
+    act: Callable[[TokenAdmin], T],
 ) -> T:
     """Call `act` with the tokens of the store or of a server; turn errors into messages."""
     if server is None:
-        with open_tokens(place) as tokens:
+        with open_tokens(installation) as tokens:
             return act(LocalTokens(tokens))
     asked: Callable[..., T] = remote.options(lambda *, client: act(RemoteTokens(client)))
     return asked(server=server, ca_file=ca_file)
 
 
 @contextlib.contextmanager
-def open_tokens(place: Place) -> Iterator[Tokens]:
+def open_tokens(installation: HomeAndConfig) -> Iterator[Tokens]:
     """Open the tokens of the installation; turn errors into messages."""
-    start = load_settings(*place)
+    server_settings = load_settings(*installation)
     try:
-        start.home.create()
-        with contextlib.closing(open_the_store(start)) as store:
+        server_settings.home.create()
+        with contextlib.closing(open_the_store(server_settings)) as store:
             yield Tokens(store, SystemClock())
     except UserError as error:
         raise click.UsageError(str(error)) from None

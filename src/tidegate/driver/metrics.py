@@ -24,8 +24,8 @@ from tidegate.store.base import Check, Put, Store
 from tidegate.store.errors import Conflict
 
 LOG = logging.getLogger("tidegate.driver")
-HEARTBEAT_S = 2.0  # a driver that lives says so at least so often
-DELAY_S_MIN = 0.05  # and never more often, whatever the settings ask for
+HEARTBEAT_S = 2.0  # the maximum time between heartbeats of a live driver
+DELAY_S_MIN = 0.05  # the minimum time between writes, whatever the settings say
 
 
 class MetricsWriter:

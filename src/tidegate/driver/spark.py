@@ -32,7 +32,7 @@ def spark_engine(spec: DriverSpec, job: JobRecord) -> Engine:
         name=job.name,
         work=home.work(job.job_id, spec.generation),
         logs=home.logs(job.job_id),
-        cache=startup_cache.place(home.cache),
+        cache=startup_cache.locate(home.cache),
         conf=plan.env.spark,
         jars=(*plan.jars, *plan.env.jars),
         light=all(action.fusable for pipeline in plan.pipelines for action in pipeline.actions),
@@ -58,7 +58,7 @@ def warm_spark(spec: DriverSpec) -> Callable[[DriverSpec, JobRecord], Engine]:
         name="tidegate",
         work=work,
         logs=work / "logs",
-        cache=startup_cache.place(home.cache),
+        cache=startup_cache.locate(home.cache),
         conf=spec.spark,
     )
     session = open_session(settings)

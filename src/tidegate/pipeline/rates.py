@@ -16,7 +16,7 @@ from tidegate.model.records import CheckpointRef
 from tidegate.model.throughput import PipelineRates, Rate
 
 WINDOW_S = 30.0
-SPAN_S_MIN = 1.0  # a first batch that took a moment says little about a second
+SPAN_S_MIN = 1.0  # a shorter first batch would give a meaningless rate
 OVERDUE_S_MIN = 5.0
 OVERDUE_GAPS = 1.5  # of the time between the last two batches; a batch that comes later is overdue
 
