@@ -492,9 +492,7 @@ def test_target_keeps_its_newest_checkpoint_until_forget(
 @pytest.mark.parametrize(
     "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
 )
-def test_lost_record_stops_the_driver_before_the_commit(
-    place: Place, statement: str
-) -> None:
+def test_lost_record_stops_the_driver_before_the_commit(place: Place, statement: str) -> None:
     driven = Driven(sink(place, table="orders"))
     driven.batch(1, (ORDERS, FIRST[:1]))
     staged = driven.stage(2, (ORDERS, FIRST[1:]))

@@ -55,9 +55,11 @@ class Address:
 
     def uri(self, scheme: str) -> str:
         """Connection URI for drivers; holds the password, so it must not be shown."""
-        who = f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user else ""
+        credentials = (
+            f"{quote(self.user, safe='')}:{quote(self.password, safe='')}@" if self.user else ""
+        )
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{scheme}://{who}{host}:{self.port}/{quote(self.database, safe='')}"
+        return f"{scheme}://{credentials}{host}:{self.port}/{quote(self.database, safe='')}"
 
     def mask(self, text: str) -> str:
         """Remove the password from a driver's message, in every quoting."""
@@ -145,7 +147,7 @@ def url_without_secrets(url: str) -> str:
 
 def mask_secrets(url: str, password: str | None, text: str) -> str:
     """Remove the URL's passwords and `password` from a driver's message, in every quoting."""
-    told = {*address_secrets(url), *map(unquote, address_secrets(url)), password or ""} - {""}
-    for secret in sorted(told | {quote(one, safe="") for one in told}, key=len, reverse=True):
+    secrets = {*address_secrets(url), *map(unquote, address_secrets(url)), password or ""} - {""}
+    for secret in sorted(secrets | {quote(one, safe="") for one in secrets}, key=len, reverse=True):
         text = text.replace(secret, MASK)
     return text

@@ -106,7 +106,7 @@ class StagedTable:
     """One staging table of a batch; `place` is None if a task had no rows."""
 
     target: JdbcTarget
-    place: TableName | None
+    staging_table: TableName | None
     rows: int
     subtask: int
     shaped: bool
@@ -151,9 +151,9 @@ class JdbcCommitter(Committer):
 
     def target_record(self, resume: SinkRestore) -> TargetRecord:
         """Read the record's checkpoint; does not create a missing SQLite file."""
-        place = f"{self._address} (table {TABLE})"
+        staging_table = f"{self._address} (table {TABLE})"
         if self._address.system is System.SQLITE and not os.path.exists(self._address.database):
-            return TargetRecord(target=place, checkpoint=0)
+            return TargetRecord(target=staging_table, checkpoint=0)
         with open_existing(self._address) as session:
             found = (
                 SinkRecordTable(
@@ -164,7 +164,7 @@ class JdbcCommitter(Committer):
             )
             name = self._nonempty_target(session) if resume.fresh else None
         return TargetRecord(
-            target=str(name or place), checkpoint=found, others="rows" if name else ""
+            target=str(name or staging_table), checkpoint=found, others="rows" if name else ""
         )
 
     def _nonempty_target(self, session: Session) -> TableName | None:
@@ -245,11 +245,15 @@ class JdbcCommitter(Committer):
 
     def _stage_tables(self, session: Session) -> list[TableName]:
         """All staging tables of this sink."""
-        prefix, place = stage_prefix(self._context), staging_table_name(self._address, "")
+        prefix, staging_table = stage_prefix(self._context), staging_table_name(self._address, "")
         sql = _STAGE_TABLES[self._dialect.system]
         given = [
             part
-            for part in (place.database if self._dialect.system is System.MYSQL else place.schema,)
+            for part in (
+                staging_table.database
+                if self._dialect.system is System.MYSQL
+                else staging_table.schema,
+            )
             if part
         ]
         return [
@@ -339,9 +343,13 @@ class JdbcCommitter(Committer):
             target = target_of(
                 table_from_message(raw["table"]), self._values, self._dialect, self._address
             )
-            place = staging_table_name(self._address, raw["stage"]) if raw["stage"] else None
+            staging_table = (
+                staging_table_name(self._address, raw["stage"]) if raw["stage"] else None
+            )
             found[target.name].append(
-                StagedTable(target, place, raw["rows"], raw["subtask"], raw.get("shaped", False))
+                StagedTable(
+                    target, staging_table, raw["rows"], raw["subtask"], raw.get("shaped", False)
+                )
             )
         return {name: sorted(parts, key=lambda part: part.subtask) for name, parts in found.items()}
 
@@ -416,13 +424,13 @@ class JdbcCommitter(Committer):
         """Merge all rows of a batch, within the transaction."""
         if self._values["query"]:
             for part in [part for parts in targets.values() for part in parts]:
-                if part.place is not None:
-                    self._check_staged_rows(session, part.place, part.rows)
+                if part.staging_table is not None:
+                    self._check_staged_rows(session, part.staging_table, part.rows)
                     run_query(
                         session,
                         self._dialect,
                         self._values["query"],
-                        part.place,
+                        part.staging_table,
                         part.target,
                         self._values["batch_size"],
                     )
@@ -442,14 +450,14 @@ class JdbcCommitter(Committer):
             merges = [
                 self._merge_runner(session, part, number)
                 for number, part in enumerate(parts)
-                if part.place is not None
+                if part.staging_table is not None
             ]
             merge_parts(session, merges, self._merge_one)
 
     def _promote(self, session: Session, name: TableName, parts: Sequence[StagedTable]) -> bool:
         """Whether what is staged has become the target, with all its rows (adopt.py)."""
         full = sorted(
-            (part for part in parts if part.place is not None), key=lambda part: -part.rows
+            (part for part in parts if part.staging_table is not None), key=lambda part: -part.rows
         )
         if name.path in self._prepared or not full or not all(part.shaped for part in full):
             return False
@@ -457,13 +465,13 @@ class JdbcCommitter(Committer):
             self._dialect,
             self._values,
             full[0].target,
-            [part.place for part in full if part.place is not None],
+            [part.staging_table for part in full if part.staging_table is not None],
         )
         if not adoption.is_allowed(session):
             return False
         for part in full:
-            assert part.place is not None
-            self._check_staged_rows(session, part.place, part.rows)
+            assert part.staging_table is not None
+            self._check_staged_rows(session, part.staging_table, part.rows)
         if not self._try_statements(session, adoption.statements(), *_EXISTS):
             return False
         self._infos.pop(name.path, None)
@@ -472,12 +480,12 @@ class JdbcCommitter(Committer):
         return True
 
     def _merge_runner(self, session: Session, part: StagedTable, number: int) -> MergeRunner:
-        assert part.place is not None
-        self._check_staged_rows(session, part.place, part.rows)
+        assert part.staging_table is not None
+        self._check_staged_rows(session, part.staging_table, part.rows)
         target = part.target
         changes = target.kinds and bool(
             session.query(
-                f"select 1 from {self._dialect.qualified(part.place)} where kind <> 0 limit 1"
+                f"select 1 from {self._dialect.qualified(part.staging_table)} where kind <> 0 limit 1"
             )
         )
         if changes and not target.key:
@@ -489,7 +497,7 @@ class JdbcCommitter(Committer):
             dialect=self._dialect,
             target=target,
             relation=self._target_fit(session, target).relation,
-            stage=part.place,
+            stage=part.staging_table,
             upsert=bool(self._values["enable_upsert"]),
             only_inserts=not changes,
             lossy=bool(self._values["allow_lossy_types"]),
@@ -542,16 +550,18 @@ class JdbcCommitter(Committer):
         session.execute("release savepoint tidegate_merge")
         return True
 
-    def _check_staged_rows(self, session: Session, place: TableName, rows: int) -> None:
+    def _check_staged_rows(self, session: Session, staging_table: TableName, rows: int) -> None:
         """Check that the staging table still has all rows."""
         found: int | None = None
         try:
-            found = int(session.scalar(f"select count(*) from {self._dialect.qualified(place)}"))
+            found = int(
+                session.scalar(f"select count(*) from {self._dialect.qualified(staging_table)}")
+            )
         except StatementRefused as error:
             if error.code not in _NO_TABLE:
                 raise
         if found != rows:
-            raise StagedRowsLost(str(self._address), place.table, rows, found)
+            raise StagedRowsLost(str(self._address), staging_table.table, rows, found)
 
     def _drop_finished_stages(self, session: Session, checkpoint: int) -> None:
         """Drop staging tables of this batch and of failed attempts.

@@ -369,7 +369,7 @@ class JvmCommitter(Committer):
         upsert = bool(self._values["enable_upsert"])
         merge = JvmMergeSql(
             brand=self._brand,
-            place=part.target,
+            target=part.target,
             stage=part.stage,
             columns=part.columns,
             key=part.key,

@@ -305,18 +305,20 @@ class JvmSink(Sink):
             )
         return f"{database}.{text}" if database and "." not in text else text
 
-    def check_input(self, place: str, path: str) -> None:
+    def check_input(self, target_table: str, path: str) -> None:
         """Reject two incoming tables with the same target, unless that is allowed."""
-        if not place or self.values["allow_shared_table"]:
+        if not target_table or self.values["allow_shared_table"]:
             return
-        known = self.staging.inputs.setdefault(place if '"' in place else place.lower(), path)
+        known = self.staging.inputs.setdefault(
+            target_table if '"' in target_table else target_table.lower(), path
+        )
         if known != path:
-            raise SharedTable([(place, known, path)])
+            raise SharedTable([(target_table, known, path)])
 
-    def is_first_write(self, place: str, task: WriteTask) -> bool:
+    def is_first_write(self, target_table: str, task: WriteTask) -> bool:
         """Whether this is the first write into a table, or a repetition of it."""
         this = (task.checkpoint, task.subtask)
-        return self.first_writes.setdefault(place, this) == this
+        return self.first_writes.setdefault(target_table, this) == this
 
     def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # never called: see spark.py
         raise Unsupported("this database is written by Spark")
@@ -342,7 +344,8 @@ class DirectWriteCommitter(Committer):
     def open(self, resume: SinkRestore) -> None:
         known: Mapping[str, Sequence[int]] = (resume.state or {}).get("begun", {})
         self._sink.first_writes = {
-            place: (checkpoint, subtask) for place, (checkpoint, subtask) in known.items()
+            target_table: (checkpoint, subtask)
+            for target_table, (checkpoint, subtask) in known.items()
         }
 
     def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the rows are visible already
@@ -353,5 +356,7 @@ class DirectWriteCommitter(Committer):
         """The first write into each table."""
         return {
             "version": 1,
-            "begun": {place: list(first) for place, first in self._sink.first_writes.items()},
+            "begun": {
+                target_table: list(first) for target_table, first in self._sink.first_writes.items()
+            },
         }

@@ -114,7 +114,7 @@ class JvmMergeSql:
     """Statements that merge one staging table into its target. Names are written in SQL."""
 
     brand: Brand
-    place: str
+    target: str
     stage: str
     columns: tuple[str, ...]
     key: tuple[int, ...]
@@ -131,7 +131,7 @@ class JvmMergeSql:
             f" later.{SEQ} > {self.stage}.{SEQ})"
         )
         gone = (
-            f"delete from {self.place} where exists (select 1 from {self.stage} s where s.{KIND} in"
+            f"delete from {self.target} where exists (select 1 from {self.stage} s where s.{KIND} in"
             f" {_REMOVES} and {self._same_as_target('s')})"
         )
         first = [
@@ -142,7 +142,7 @@ class JvmMergeSql:
         if not self.upsert:
             changed = f"s.{KIND} = {RowKind.UPDATE_AFTER.code}"
             replaced = (
-                f"delete from {self.place} where exists (select 1 from {self.stage} s where"
+                f"delete from {self.target} where exists (select 1 from {self.stage} s where"
                 f" {changed} and {self._same_as_target('s')})"
             )
             return [*first, replaced, self._insert("")]
@@ -166,7 +166,7 @@ class JvmMergeSql:
 
     def _same_as_target(self, stage: str) -> str:
         return " and ".join(
-            f"{self.place}.{self.columns[n]} = {stage}.{stage_column(n)}" for n in self.key
+            f"{self.target}.{self.columns[n]} = {stage}.{stage_column(n)}" for n in self.key
         )
 
     def _value(self, number: int, stage: str = "") -> str:
@@ -180,7 +180,7 @@ class JvmMergeSql:
     def _insert(self, where: str) -> str:
         chosen = ", ".join(self._value(n) for n in range(len(self.columns)))
         return (
-            f"insert into {self.place} ({', '.join(self.columns)}) select {chosen} from"
+            f"insert into {self.target} ({', '.join(self.columns)}) select {chosen} from"
             f" {self.stage}{where}"
         )
 
@@ -191,7 +191,7 @@ class JvmMergeSql:
         given = ", ".join(self._value(n, "s.") for n in range(len(self.columns)))
         insert = f" when not matched then insert ({', '.join(self.columns)}) values ({given})"
         end = ";" if self.brand is Brand.SQLSERVER else ""
-        return f"merge into {self.place} t using {self.stage} s on ({same}){update}{insert}{end}"
+        return f"merge into {self.target} t using {self.stage} s on ({same}){update}{insert}{end}"
 
     def _update_then_insert(self) -> list[str]:
         there = f"select 1 from {self.stage} s where {self._same_as_target('s')}"
@@ -200,11 +200,11 @@ class JvmMergeSql:
             f" {self._same_as_target('s')})"
             for n in self._others()
         )
-        update = [f"update {self.place} set {sets} where exists ({there})"] if sets else []
+        update = [f"update {self.target} set {sets} where exists ({there})"] if sets else []
         same = " and ".join(
             f"t.{self.columns[n]} = {self.stage}.{stage_column(n)}" for n in self.key
         )
         return [
             *update,
-            self._insert(f" where not exists (select 1 from {self.place} t where {same})"),
+            self._insert(f" where not exists (select 1 from {self.target} t where {same})"),
         ]

@@ -45,7 +45,7 @@ def column_capacity(kind: int, digits: int, scale: int) -> ColumnCapacity:
     return _OTHERS.get(kind, ColumnCapacity(kind=StoredKind.ANY))
 
 
-def check_jvm_types(table: Table, place: str, described: Sequence[tuple[int, int, int]]) -> None:
+def check_jvm_types(table: Table, target: str, described: Sequence[tuple[int, int, int]]) -> None:
     """Raise TargetUnfit with all columns that would round or truncate values.
 
     The database itself rejects numbers and texts that are too large.
@@ -60,4 +60,4 @@ def check_jvm_types(table: Table, place: str, described: Sequence[tuple[int, int
                 f" digits, {about[2]} of them after the point: {why}"
             )
     if problems:
-        raise TargetUnfit(table.path, place, [*problems, "allow_lossy_types = true allows that"])
+        raise TargetUnfit(table.path, target, [*problems, "allow_lossy_types = true allows that"])

@@ -48,30 +48,30 @@ class StagePromotion:
     """Promotes the staging tables of one target, the largest one first."""
 
     def __init__(
-        self, dialect: Dialect, values: Values, target: JdbcTarget, places: Sequence[TableName]
+        self, dialect: Dialect, values: Values, target: JdbcTarget, stages: Sequence[TableName]
     ) -> None:
         self._dialect = dialect
         self._target = target
-        self._places = places
+        self._stages = stages
         self._keyed = bool(values["create_index"]) and bool(target.key)
 
     def is_allowed(self, session: Session) -> bool:
         """Whether the target does not exist and no log reader would see new tables."""
-        place = self._places[0]
+        stage = self._stages[0]
         return self._dialect.table_info(session, self._target.name) is None and not session.query(
-            _LOG_READERS, (place.schema, place.table)
+            _LOG_READERS, (stage.schema, stage.table)
         )
 
     def statements(self) -> list[str]:
         target, qualified = self._target, self._dialect.qualified
         into, columns = qualified(target.name), self._dialect.names(target.names())
         found = [
-            f"alter table {qualified(self._places[0])} rename to"
+            f"alter table {qualified(self._stages[0])} rename to"
             f" {self._dialect.quote(target.name.table)}"
         ]
         found += [
-            f"insert into {into} ({columns}) select {columns} from {qualified(place)}"
-            for place in self._places[1:]
+            f"insert into {into} ({columns}) select {columns} from {qualified(stage)}"
+            for stage in self._stages[1:]
         ]
         if self._keyed:
             found.append(f"alter table {into} add primary key ({self._dialect.names(target.key)})")

@@ -90,11 +90,11 @@ class SaveModes:
             self._rules.column_type(c, native, target.origins.get(c.name))
             for c, native in zip(columns, natives, strict=True)
         ]
-        places = target.positions(target.key)
+        indexes = target.positions(target.key)
         try:
             wide = self._rules.key_column_types(
-                [columns[n] for n in places],
-                [found[n] for n in places],
+                [columns[n] for n in indexes],
+                [found[n] for n in indexes],
                 target.origins,
                 session,
                 indexed=self._creates_key,
@@ -104,7 +104,7 @@ class SaveModes:
                 f"the table {target.name} cannot be created: {error}. Create it yourself, choose other"
                 " primary_keys, or set create_index = false"
             ) from None
-        for number, native in zip(places, wide, strict=True):
+        for number, native in zip(indexes, wide, strict=True):
             found[number] = native
         return found
 

@@ -65,20 +65,20 @@ def run_query(
     session: Session,
     dialect: Dialect,
     query: str,
-    place: TableName,
+    stage_table: TableName,
     target: "JdbcTarget",
     rows_max: int,
 ) -> None:
     """Run the query for all rows of one staging table, in their order."""
     statement, names = parse_parameters(query)
-    places = column_indexes(names, target.names())
-    stage = dialect.qualified(place)
+    indexes = column_indexes(names, target.names())
+    stage = dialect.qualified(stage_table)
     if session.query(f"select 1 from {stage} where kind = {RowKind.DELETE.code} limit 1"):
         raise UserError(
             "`query` cannot write a row that deletes: use generate_sink_sql = true, or put"
             " FilterRowKind before the sink"
         )
-    columns = ", ".join(f"c{number}" for number in places)
+    columns = ", ".join(f"c{number}" for number in indexes)
     puts = f"kind in ({RowKind.INSERT.code}, {RowKind.UPDATE_AFTER.code})"
     last = -1
     while rows := session.query(

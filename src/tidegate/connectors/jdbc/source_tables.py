@@ -127,8 +127,8 @@ def _tables_matching(
 def _matches(pattern: re.Pattern[str], name: TableName, schema: str) -> bool:
     """Match the whole name; tables of the default schema also by their name alone."""
     within = f"{name.schema}.{name.table}" if name.schema else name.table
-    bare = [name.table] if name.schema in ("", schema) else []
-    return any(pattern.fullmatch(text) for text in (name.path, within, *bare))
+    short_names = [name.table] if name.schema in ("", schema) else []
+    return any(pattern.fullmatch(text) for text in (name.path, within, *short_names))
 
 
 def _table_or_query(session: Session, dialect: Dialect, values: Values, entry: Values) -> TableRead:
@@ -160,8 +160,8 @@ def _table(
 ) -> TableRead:
     info = dialect.table_info(session, name)
     if info is None:
-        there = [other.path for other in dialect.tables(session, name.database)]
-        raise TableMissing(str(session.address), name.path, closest_match(name.path, there))
+        existing = [other.path for other in dialect.tables(session, name.database)]
+        raise TableMissing(str(session.address), name.path, closest_match(name.path, existing))
     if rules_of(session.address.system).relation_kind(session, name) == "sequence":
         raise UserError(f"{name} is a sequence without rows to copy: name a table or a view")
     return _read(dialect, values, entry, info, dialect.qualified(name), name)

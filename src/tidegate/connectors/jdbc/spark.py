@@ -98,14 +98,16 @@ def save(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
     if not sink.direct:
         _stage(sink, df, table, task)
         return
-    values, place = sink.values, sink.target_name(table)
+    values, target = sink.values, sink.target_name(table)
     rows = _only_inserts(df) if table.kinds else df
     rows = rows.toDF(*[with_name_case(name, values) for name in rows.columns])
-    mode, more = _write_mode(values, place) if sink.is_first_write(place, task) else ("append", {})
+    mode, more = (
+        _write_mode(values, target) if sink.is_first_write(target, task) else ("append", {})
+    )
     properties = {**_properties(values), **more, "batchsize": str(values["batch_size"])}
     _translating(
         values,
-        lambda: rows.write.mode(mode).jdbc(values["url"], place, properties=properties),
+        lambda: rows.write.mode(mode).jdbc(values["url"], target, properties=properties),
         only_sql=True,
     )
 
@@ -113,27 +115,27 @@ def save(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
 def _stage(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
     """Create a staging table of this attempt and let Spark fill it."""
     values, names = sink.values, table.names()
-    place = "" if values["query"] else sink.target_name(table)
+    target = "" if values["query"] else sink.target_name(table)
     digests = sink_digest(sink.context), lineage_digest(task.lineage)
     stage = str(StageName(*digests, task.generation, task.checkpoint, task.token[:8], task.subtask))
-    key = sink.key(table) if place else ()
-    sink.check_input(place, table.path)
+    key = sink.key(table) if target else ()
+    sink.check_input(target, table.path)
     with closing(connect(values)) as connection:
         columns: tuple[str, ...] = ()
         large: frozenset[int] = frozenset()
-        if place:
+        if target:
             # Only the frame's schema is used: its first action reports the observed metrics.
-            _prepare(sink, connection, StructType([df.schema[name] for name in names]), place, key)
-            columns = connection.columns(place, [with_name_case(name, values) for name in names])
+            _prepare(sink, connection, StructType([df.schema[name] for name in names]), target, key)
+            columns = connection.columns(target, [with_name_case(name, values) for name in names])
             if not values["allow_lossy_types"]:
-                check_jvm_types(table, place, connection.column_types(place, columns))
+                check_jvm_types(table, target, connection.column_types(target, columns))
             brand = Brand.of(values["url"])
             if brand.stages_large_texts:
-                large = connection.short_texts(place, columns) - frozenset(key)
-            statement = create_stage(brand, stage, place, columns, large)
+                large = connection.short_texts(target, columns) - frozenset(key)
+            statement = create_stage(brand, stage, target, columns, large)
             if statement:
                 connection.execute(statement)
-                _check_types(connection, place, columns, stage, large)
+                _check_types(connection, target, columns, stage, large)
         connection.commit()
         folded = [
             connection.fold_case(name)
@@ -150,7 +152,7 @@ def _stage(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
         only_sql=True,
     )
     part = FilledStage(
-        target=place,
+        target=target,
         stage=stage,
         columns=columns,
         names=tuple(names),
@@ -163,7 +165,7 @@ def _stage(sink: JvmSink, df: DataFrame, table: Table, task: WriteTask) -> None:
 
 def _check_types(
     connection: "JvmConnection",
-    place: str,
+    target: str,
     columns: tuple[str, ...],
     stage: str,
     large: frozenset[int],
@@ -171,11 +173,11 @@ def _check_types(
     """Check that staged columns have the target's types, so that they cannot change values."""
     staged = connection.type_numbers(stage, [stage_column(n) for n in range(len(columns))])
     for number, (wanted, made) in enumerate(
-        zip(connection.type_numbers(place, columns), staged, strict=True)
+        zip(connection.type_numbers(target, columns), staged, strict=True)
     ):
         if number not in large and wanted != made:
             raise UserError(
-                f"the column {columns[number]} of {place} cannot be staged: its type {wanted}"
+                f"the column {columns[number]} of {target} cannot be staged: its type {wanted}"
                 f" becomes {made} (numbers of java.sql.Types)"
             )
 
@@ -184,7 +186,7 @@ def _prepare(
     sink: JvmSink,
     connection: "JvmConnection",
     shape: StructType,
-    place: str,
+    target: str,
     key: tuple[int, ...],
 ) -> None:
     """Apply the save modes, once per lineage.
@@ -192,40 +194,44 @@ def _prepare(
     May be repeated until the first commit: the table has none of our rows before it.
     """
     values, staging = sink.values, sink.staging
-    if place in staging.prepared_now or (
-        place in staging.prepared
-        and not (staging.record_recreated and not connection.table_exists(place))
+    if target in staging.prepared_now or (
+        target in staging.prepared
+        and not (staging.record_recreated and not connection.table_exists(target))
     ):
         return
-    there = connection.table_exists(place)
-    if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
-        raise TableMissing(url_without_secrets(values["url"]), place)
+    exists = connection.table_exists(target)
+    if not exists and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
+        raise TableMissing(url_without_secrets(values["url"]), target)
     failpoint("foreignsink.prepare.before")
-    if there and values["schema_save_mode"] == "RECREATE_SCHEMA":
-        connection.execute(f"drop table {place}")
-        there = False
-    if there and values["data_save_mode"] == "DROP_DATA":
-        connection.execute(f"delete from {place}")
+    if exists and values["schema_save_mode"] == "RECREATE_SCHEMA":
+        connection.execute(f"drop table {target}")
+        exists = False
+    if exists and values["data_save_mode"] == "DROP_DATA":
+        connection.execute(f"delete from {target}")
     if (
-        there
+        exists
         and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS"
-        and connection.rows(f"select count(*) from {place}")[0][0] != "0"
+        and connection.rows(f"select count(*) from {target}")[0][0] != "0"
     ):
         raise TableNotPrepared(
-            f"{place} has rows already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
+            f"{target} has rows already, and data_save_mode is ERROR_WHEN_DATA_EXISTS"
         )
     connection.commit()
-    if not there:
-        _create(values, connection, shape, place, key)
+    if not exists:
+        _create(values, connection, shape, target, key)
     if values["data_save_mode"] == "CUSTOM_PROCESSING":
         connection.execute(values["custom_sql"])
         connection.commit()
     failpoint("foreignsink.prepare.after")
-    staging.prepared_now.add(place)
+    staging.prepared_now.add(target)
 
 
 def _create(
-    values: Values, connection: "JvmConnection", shape: StructType, place: str, key: tuple[int, ...]
+    values: Values,
+    connection: "JvmConnection",
+    shape: StructType,
+    target: str,
+    key: tuple[int, ...],
 ) -> None:
     """Let Spark create a table; texts of the key are short enough to be indexed."""
     names = [with_name_case(name, values) for name in shape.names]
@@ -238,13 +244,13 @@ def _create(
     empty = SparkSession.builder.getOrCreate().createDataFrame([], shape).toDF(*names)
     _translating(
         values,
-        lambda: empty.write.mode("append").jdbc(values["url"], place, properties=properties),
+        lambda: empty.write.mode("append").jdbc(values["url"], target, properties=properties),
         only_sql=True,
     )
     if key and values["create_index"]:
-        own = connection.columns(place, [names[n] for n in key])
+        own = connection.columns(target, [names[n] for n in key])
         connection.execute(
-            f"create unique index tidegate_k_{uuid4().hex[:12]} on {place} ({', '.join(own)})"
+            f"create unique index tidegate_k_{uuid4().hex[:12]} on {target} ({', '.join(own)})"
         )
         connection.commit()
 
@@ -331,16 +337,16 @@ class JvmConnection:
 
         return _translating(self._values, read)
 
-    def table_exists(self, place: str) -> bool:
+    def table_exists(self, target: str) -> bool:
         """Whether a table can be read."""
         try:
-            self.rows(f"select count(*) from {place} where 1 = 0")
+            self.rows(f"select count(*) from {target} where 1 = 0")
         except StatementRefused:
             self.rollback()
             return False
         return True
 
-    def columns(self, place: str, wanted: Sequence[str]) -> tuple[str, ...]:
+    def columns(self, target: str, wanted: Sequence[str]) -> tuple[str, ...]:
         """Find columns by name; returns the database's spelling, quoted."""
 
         def read(statement: Any) -> list[str]:
@@ -350,29 +356,29 @@ class JvmConnection:
             ]
 
         own = _translating(
-            self._values, lambda: self._run(f"select * from {place} where 1 = 0", (), read)
+            self._values, lambda: self._run(f"select * from {target} where 1 = 0", (), read)
         )
         known = {name.lower(): name for name in own} | {name: name for name in own}
         lacking = [name for name in wanted if name not in known and name.lower() not in known]
         if lacking:
             raise UserError(
-                f"the table {place} has no column {', '.join(lacking)}: there are {', '.join(own)}"
+                f"the table {target} has no column {', '.join(lacking)}: there are {', '.join(own)}"
             )
         return tuple(self.quote(known.get(name) or known[name.lower()]) for name in wanted)
 
-    def short_texts(self, place: str, columns: Sequence[str]) -> frozenset[int]:
+    def short_texts(self, target: str, columns: Sequence[str]) -> frozenset[int]:
         """Indexes of the columns that are texts, except large objects."""
         return frozenset(
             number
-            for number, kind in enumerate(self.type_numbers(place, columns))
+            for number, kind in enumerate(self.type_numbers(target, columns))
             if kind in SHORT_TEXTS
         )
 
-    def type_numbers(self, place: str, columns: Sequence[str]) -> list[int]:
+    def type_numbers(self, target: str, columns: Sequence[str]) -> list[int]:
         """The types of columns, as numbers of java.sql.Types."""
-        return [kind for kind, *_ in self.column_types(place, columns)]
+        return [kind for kind, *_ in self.column_types(target, columns)]
 
-    def column_types(self, place: str, columns: Sequence[str]) -> list[tuple[int, int, int]]:
+    def column_types(self, target: str, columns: Sequence[str]) -> list[tuple[int, int, int]]:
         """The types of columns: number of java.sql.Types, precision, scale."""
 
         def read(statement: Any) -> list[tuple[int, int, int]]:
@@ -384,7 +390,7 @@ class JvmConnection:
 
         return _translating(
             self._values,
-            lambda: self._run(f"select {', '.join(columns)} from {place} where 1 = 0", (), read),
+            lambda: self._run(f"select {', '.join(columns)} from {target} where 1 = 0", (), read),
         )
 
     def quote(self, name: str) -> str:
@@ -431,30 +437,30 @@ class JvmConnection:
             self._java.close()
 
 
-def _write_mode(values: Values, place: str) -> tuple[str, dict[str, str]]:
+def _write_mode(values: Values, target: str) -> tuple[str, dict[str, str]]:
     """The mode of the first write, from the save modes and the existing table."""
-    there = _table_exists(values, place)
-    if not there and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
-        raise TableMissing(url_without_secrets(values["url"]), place)
-    if there and values["schema_save_mode"] == "RECREATE_SCHEMA":
+    exists = _table_exists(values, target)
+    if not exists and values["schema_save_mode"] in ("ERROR_WHEN_SCHEMA_NOT_EXIST", "IGNORE"):
+        raise TableMissing(url_without_secrets(values["url"]), target)
+    if exists and values["schema_save_mode"] == "RECREATE_SCHEMA":
         return "overwrite", {}
-    if there and values["data_save_mode"] == "DROP_DATA":
+    if exists and values["data_save_mode"] == "DROP_DATA":
         return "overwrite", {"truncate": "true"}
     if (
-        there
+        exists
         and values["data_save_mode"] == "ERROR_WHEN_DATA_EXISTS"
-        and _translating(values, lambda: _rows(values, place, []).limit(1).count())
+        and _translating(values, lambda: _rows(values, target, []).limit(1).count())
     ):
         raise TableNotPrepared(
-            f"{place} has rows already (possibly of an earlier attempt of this batch), and"
+            f"{target} has rows already (possibly of an earlier attempt of this batch), and"
             " data_save_mode is ERROR_WHEN_DATA_EXISTS"
         )
     return "append", {}
 
 
-def _table_exists(values: Values, place: str) -> bool:
+def _table_exists(values: Values, target: str) -> bool:
     try:
-        _translating(values, lambda: _rows(values, place, []).columns)
+        _translating(values, lambda: _rows(values, target, []).columns)
     except StatementRefused:
         return False
     return True

@@ -75,7 +75,7 @@ class MySqlLoader(StageLoader):
         self._file.flush()
         self._file.seek(0)
         binary = [pa.types.is_binary(field.type) for field in batch.schema]
-        places = ", ".join(
+        fields = ", ".join(
             f"@b{i}" if binary[i] else field.name for i, field in enumerate(batch.schema)
         )
         sets = ", ".join(
@@ -84,7 +84,7 @@ class MySqlLoader(StageLoader):
         self._session.execute(
             f"load data local infile '/dev/fd/{self._file.fileno()}' into table"
             f" {self._dialect.qualified(name)} character set utf8mb4 fields terminated by '\\t'"
-            f" escaped by '\\\\' lines terminated by '\\n' ({places})"
+            f" escaped by '\\\\' lines terminated by '\\n' ({fields})"
             + (f" set {sets}" if sets else "")
         )
         self._check_unchanged()

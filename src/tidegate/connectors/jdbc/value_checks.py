@@ -150,20 +150,20 @@ def _year_start(year: int, kind: Any) -> Any:
 
 
 def _failing_values(values: Any, each: ColumnCheck) -> tuple[Any, str]:
-    check, there = each.check, f"but the target's column is {each.native}"
+    check, but_column = each.check, f"but the target's column is {each.native}"
     match check.kind:
         case CheckKind.NOT_NULL:
-            return pc.is_null(values), f"is not allowed, {there} not null"
+            return pc.is_null(values), f"is not allowed, {but_column} not null"
         case CheckKind.RANGE:
             low, high = (
                 pa.scalar(_clamp_int64(limit), pa.int64()) for limit in (check.low, check.high)
             )
             numbers = values.cast(pa.int64())
-            return pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), there
+            return pc.or_(pc.less(numbers, low), pc.greater(numbers, high)), but_column
         case CheckKind.SCALE:
             return (
                 pc.not_equal(pc.round(values, check.low), values),
-                f"has more than {check.low} digits after the point, {there}",
+                f"has more than {check.low} digits after the point, {but_column}",
             )
         case CheckKind.FRACTION:
             unit = 10 ** (6 - check.low) * (1000 if values.type.unit == "ns" else 1)
@@ -173,7 +173,7 @@ def _failing_values(values: Any, each: ColumnCheck) -> tuple[Any, str]:
             )
             return (
                 pc.not_equal(rest, pa.scalar(0)),
-                f"has a fraction of a second of more than {check.low} digits, {there}",
+                f"has a fraction of a second of more than {check.low} digits, {but_column}",
             )
         case CheckKind.LENGTH | CheckKind.FIXED_LENGTH:
             lengths = (
@@ -184,30 +184,30 @@ def _failing_values(values: Any, each: ColumnCheck) -> tuple[Any, str]:
             limit = pa.scalar(check.high, lengths.type)
             return (pc.not_equal if check.kind is CheckKind.FIXED_LENGTH else pc.greater)(
                 lengths, limit
-            ), f"has another length, {there}"
+            ), f"has another length, {but_column}"
         case CheckKind.TEXT_AS_NUMBER:
             number, plain = (
                 pc.match_substring_regex(values, _NUMBER),
                 pc.match_substring_regex(values, _PLAIN_NUMBER),
             )
-            return pc.and_not(number, plain), f"would become a number, {there}"
+            return pc.and_not(number, plain), f"would become a number, {but_column}"
         case CheckKind.TEXT_AS_WHOLE:
             return (
                 pc.invert(pc.match_substring_regex(values, _WHOLE)),
-                f"is not an integer, {there}",
+                f"is not an integer, {but_column}",
             )
         case CheckKind.TEXT_DIGITS:
             digits = pc.replace_substring_regex(values, r"[eE].*$|[^0-9]", "")
             lengths = pc.utf8_length(pc.utf8_ltrim(digits, "0"))
             return (
                 pc.greater(lengths, pa.scalar(check.high, lengths.type)),
-                f"has more than {check.high} digits, {there}",
+                f"has more than {check.high} digits, {but_column}",
             )
         case CheckKind.TEXT_FRACTION:
             longer = rf"\.[0-9]{{{check.high}}}[0-9]*[1-9]"
             return (
                 pc.match_substring_regex(values, longer),
-                f"has a fraction of a second of more than {check.high} digits, {there}",
+                f"has a fraction of a second of more than {check.high} digits, {but_column}",
             )
     raise AssertionError(check.kind)
 

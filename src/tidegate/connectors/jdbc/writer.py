@@ -51,7 +51,7 @@ class _StagedInput:
 
     table: Table
     target: JdbcTarget
-    place: TableName | None = None
+    staging_table: TableName | None = None
     fit: TargetFit | None = None
     shaped: bool = False
     rows: int = 0
@@ -98,20 +98,22 @@ class JdbcWriter(Writer):
         if self._loader is None:
             with retry_missing_file(self._address):
                 self._loader = loader_of(self._address, self._dialect)
-        if staging.place is None:
+        if staging.staging_table is None:
             staging.fit = self._target_fit(self._loader, staging)
-            place = staging_table_name(self._address, self._stage_name(staging))
+            staging_table = staging_table_name(self._address, self._stage_name(staging))
             failpoint("jdbcsink.stage.before")
-            staging.shaped = self._create_like_target(self._loader, place, staging)
+            staging.shaped = self._create_like_target(self._loader, staging_table, staging)
             if not staging.shaped:
-                self._loader.create(place, [column.type for column in staging.table.columns])
-            staging.place = place
+                self._loader.create(
+                    staging_table, [column.type for column in staging.table.columns]
+                )
+            staging.staging_table = staging_table
             failpoint("jdbcsink.stage.middle")
         for batch in _combine_batches(staging.held):
             checks = staging.fit.checks if staging.fit else ValueChecks(staging.target, self._rules)
             batch = checks.check(batch)
             try:
-                self._loader.load(staging.place, self._staged_rows(staging, batch))
+                self._loader.load(staging.staging_table, self._staged_rows(staging, batch))
             except StatementRefused as error:
                 raise _with_user_names(error, staging, batch) from None
         failpoint("jdbcsink.stage.after")
@@ -154,12 +156,14 @@ class JdbcWriter(Writer):
         return found
 
     def _create_like_target(
-        self, loader: StageLoader, place: TableName, staging: _StagedInput
+        self, loader: StageLoader, staging_table: TableName, staging: _StagedInput
     ) -> bool:
         target = staging.target
         return can_promote(
             target, self._values, self._dialect, self._address
-        ) and loader.create_like_target(place, target.name, target.columns, staging.held_rows)
+        ) and loader.create_like_target(
+            staging_table, target.name, target.columns, staging.held_rows
+        )
 
     def _stage_name(self, staging: _StagedInput) -> str:
         number = list(self._stagings).index(staging.table.path)
@@ -207,7 +211,7 @@ class JdbcWriter(Writer):
         tables = [
             {
                 "table": table_to_message(s.table),
-                "stage": s.place.table if s.place else "",
+                "stage": s.staging_table.table if s.staging_table else "",
                 "rows": s.rows,
                 "subtask": self._task.subtask,
                 "shaped": s.shaped,
@@ -220,8 +224,8 @@ class JdbcWriter(Writer):
         """Drop the staging tables if the database can be reached; otherwise later."""
         try:
             for staging in self._stagings.values():
-                if staging.place is not None and self._loader is not None:
-                    self._loader.drop(staging.place)
+                if staging.staging_table is not None and self._loader is not None:
+                    self._loader.drop(staging.staging_table)
         except TidegateError:
             return
         finally:

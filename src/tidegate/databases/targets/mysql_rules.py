@@ -150,10 +150,10 @@ class MySqlRules(TargetRules):
         return "" if kind in ("BASE TABLE", "SYSTEM VERSIONED") else kind.lower()
 
     def read_target(self, session: Session, info: TableInfo) -> TargetTable:
-        place = qualified_names(info.name)
+        names = qualified_names(info.name)
         indexes: dict[str, list[str | None]] = {}
         prefixed: set[str] = set()
-        for index, column, part in session.query(_UNIQUES, place):
+        for index, column, part in session.query(_UNIQUES, names):
             indexes.setdefault(index, []).append(column)
             if part is not None:
                 prefixed.add(index)
@@ -161,7 +161,7 @@ class MySqlRules(TargetRules):
             UniqueIndex(name=name, columns=tuple(columns), identifies_rows=name not in prefixed)
             for name, columns in indexes.items()
         )
-        cascades = tuple(str(text) for (text,) in session.query(_CASCADES, place))
+        cascades = tuple(str(text) for (text,) in session.query(_CASCADES, names))
         return TargetTable(
             info=info,
             kind=self.relation_kind(session, info.name),
@@ -231,12 +231,12 @@ class MySqlRules(TargetRules):
         room = INDEX_BYTES_MAX - OTHER_KEY_BYTES * (len(columns) - len(sized))
         taken = sum(length * width for length, width in zip(known, widths, strict=True))
         if taken > room:
-            told = ", ".join(
+            key_text = ", ".join(
                 f"{columns[n].name} ({origins[columns[n].name].native})"
                 for n, length in zip(sized, known, strict=True)
                 if length
             )
-            raise KeyTooLong(f"the key {told} needs {taken} bytes, but an index allows {room}")
+            raise KeyTooLong(f"the key {key_text} needs {taken} bytes, but an index allows {room}")
         free = known.count(0)
         each = (room - taken) // free if free else 0
         found = list(natives)

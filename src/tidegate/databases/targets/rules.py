@@ -95,7 +95,10 @@ SourceColumns = Mapping[str, SourceColumn]
 
 def source_columns(options: Mapping[str, Any]) -> SourceColumns:
     """Read the source's column types from table options, if it provided them."""
-    return {name: SourceColumn(*told) for name, told in options.get(SOURCE_TYPES, {}).items()}
+    return {
+        name: SourceColumn(*origin_fields)
+        for name, origin_fields in options.get(SOURCE_TYPES, {}).items()
+    }
 
 
 class TargetRules(ABC):

@@ -22,7 +22,7 @@ def test_the_brand_is_told_by_the_url_and_unknown_ones_promise_less(url: str, br
 def merge(brand: Brand, key: tuple[int, ...] = (0,), *, upsert: bool = True) -> list[str]:
     made = JvmMergeSql(
         brand=brand,
-        place="S.T",
+        target="S.T",
         stage="st",
         columns=('"ID"', '"N"'),
         key=key,
@@ -59,7 +59,7 @@ def test_the_words_of_a_merge_are_those_that_all_brands_share() -> None:
         " cast(s.c1 as varchar(32672)))"
     )
     only_key = JvmMergeSql(
-        brand=Brand.H2, place="t", stage="s1", columns=("a",), key=(0,), upsert=True
+        brand=Brand.H2, target="t", stage="s1", columns=("a",), key=(0,), upsert=True
     ).statements()[-1]
     assert "when matched" not in only_key
     assert merge(Brand.GENERIC)[-1].endswith(
