@@ -1,6 +1,4 @@
-"""What the tests of the coordinator share: a clock with hands, a plan without connectors, an
-installation on a memory store.
-"""
+"""Shared parts of the coordinator tests: a manual clock, a plan, an installation on a memory store."""
 
 import threading
 from dataclasses import replace
@@ -85,8 +83,10 @@ class Installation:
         source: int | None = None,
         **more: Any,
     ) -> JobRecord:
-        wish = replace(RestoreOptions.parse(restore), **more).from_job(source, job_id)
-        return self.commands.submit(of or plan(), file="", job_id=job_id, name=name, restore=wish)
+        options = replace(RestoreOptions.parse(restore), **more).from_job(source, job_id)
+        return self.commands.submit(
+            of or plan(), file="", job_id=job_id, name=name, restore=options
+        )
 
     def snapshot(self, job_id: int = 7) -> JobSnapshot:
         return read_job(self.store, job_id)

@@ -1,6 +1,4 @@
-"""What the tests of restores share: a store that is lost, damage, savepoints, a leader that starts
-the next generation.
-"""
+"""Shared parts of the restore tests: a lost store, damage, savepoints, the next generation."""
 
 from pathlib import Path
 
@@ -49,7 +47,7 @@ def save(
 
 
 def scheduled(here: Installation, job_id: int = 7) -> PipelineState:
-    """The leader starts the next generation; the place from which its driver goes on."""
+    """Let a leader schedule the next generation; return the state that its driver resumes from."""
     leader = LeadingServer(here)
     leader.worker()
     leader.turns(3)

@@ -155,7 +155,7 @@ def test_a_decision_about_a_place_where_the_job_did_not_stop_is_reported(
     assert [str(c) for c in record.accepted_changes] == ["bin.9:4=adopt"]
 
 
-def test_who_resumes_a_job_by_hand_meanwhile_is_not_overtaken(here: Installation) -> None:
+def test_a_concurrent_manual_resume_is_not_superseded(here: Installation) -> None:
     stopped(here)
     here.submit(restore="latest")
     with pytest.raises(NotStopped):

@@ -1,4 +1,4 @@
-"""The picture of a server: what a reader sees while a turn of it is under way."""
+"""The cluster cache of a server: what a reader sees during a refresh."""
 
 from collections.abc import Collection
 from typing import Any
@@ -13,7 +13,7 @@ from tidegate.store.base import Store
 from tidegate.store.follow import Follower
 
 
-def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_map(
+def test_a_job_that_ends_is_never_missing_from_all_maps(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here.submit(7)
@@ -40,7 +40,7 @@ def test_a_job_that_ends_is_running_until_the_turn_is_complete_and_never_in_no_m
     assert (7 in cache.jobs(), cache.outcome(7) is not None) == (False, True)
 
 
-def test_who_waits_for_what_was_written_shares_any_turn_that_began_after_it(
+def test_waiters_share_any_refresh_that_began_after_the_write(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cache = ClusterCache(here.store, here.clock)

@@ -1,6 +1,4 @@
-"""The collector with a store behind it: what it knows of jobs, whose namespace it is, what the
-leader's passes do and report.
-"""
+"""The collector with a store: facts about jobs, namespace ownership, passes of the leader."""
 
 import os
 from dataclasses import replace
@@ -108,7 +106,7 @@ def test_a_claim_of_a_restore_keeps_state_of_another_job(here: Installation) -> 
     assert kinds(here) == {"7/1/1": UnitKind.ORPHAN, "7/1/2": UnitKind.CLAIMED}
 
 
-def test_the_leader_collects_what_was_forgotten_long_enough_and_tells(here: Installation) -> None:
+def test_the_leader_collects_old_orphans_and_reports(here: Installation) -> None:
     forgotten(here)
     canceled(here, 8)
     aged(here, 30)
@@ -133,7 +131,7 @@ def test_the_leader_collects_what_was_forgotten_long_enough_and_tells(here: Inst
     assert here.store.list(EXPIRED_JOBS) == [], "nothing of it is left"
 
 
-def test_a_pass_comes_by_the_time_of_the_last_one_whoever_made_it(here: Installation) -> None:
+def test_passes_are_timed_by_the_last_pass_of_any_leader(here: Installation) -> None:
     collector, elector = leaders(here)
     turn(collector, elector)
     first = last_report(here.store)
@@ -149,7 +147,7 @@ def test_a_pass_comes_by_the_time_of_the_last_one_whoever_made_it(here: Installa
     assert last_report(here.store) != first
 
 
-def test_who_does_not_lead_does_nothing(here: Installation) -> None:
+def test_a_follower_collects_nothing(here: Installation) -> None:
     collector, elector = leaders(here)
     elector.resign()
     collector.step()
@@ -161,18 +159,18 @@ def test_another_store_does_not_collect_in_a_namespace_that_is_not_its_own(
 ) -> None:
     canceled(here)
     claim_namespace(here.storage.files, here.store)
-    stranger = Installation(Path(here.storage.files.describe()).parent)
-    aged(stranger, 30)
+    other = Installation(Path(here.storage.files.describe()).parent)
+    aged(other, 30)
     with pytest.raises(OtherNamespace, match="--take-namespace"):
-        claim_namespace(stranger.storage.files, stranger.store)
-    collector, elector = leaders(stranger)
+        claim_namespace(other.storage.files, other.store)
+    collector, elector = leaders(other)
     turn(collector, elector)
-    report = last_report(stranger.store)
+    report = last_report(other.store)
     assert report is not None
     assert "belongs to the store" in report.warning
     assert (report.moved, report.due) == (0, 2)
-    claim_namespace(stranger.storage.files, stranger.store, take=True)
-    claim_namespace(stranger.storage.files, stranger.store)
+    claim_namespace(other.storage.files, other.store, take=True)
+    claim_namespace(other.storage.files, other.store)
     with pytest.raises(OtherNamespace):
         claim_namespace(here.storage.files, here.store)
 
@@ -193,7 +191,7 @@ def test_a_namespace_whose_owner_cannot_be_read_is_nobodys(here: Installation) -
         claim_namespace(here.storage.files, here.store)
 
 
-def test_a_namespace_that_cannot_be_listed_is_told_and_not_asked_every_moment(
+def test_an_unreadable_namespace_is_reported_and_retried_later(
     here: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []

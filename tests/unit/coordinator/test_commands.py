@@ -1,4 +1,4 @@
-"""Submit and stop: durable wishes, refused whole or accepted whole."""
+"""Submit and stop: accepted durably and as a whole, or rejected without effect."""
 
 from dataclasses import replace
 from typing import Any
@@ -241,7 +241,7 @@ def test_an_id_that_the_history_has_forgotten_begins_above_the_checkpoints_that_
     assert here.pipeline().next_checkpoint == left.checkpoint + 1
 
 
-def test_a_stop_is_a_wish_and_a_weaker_one_never_replaces_a_stronger(here: Installation) -> None:
+def test_a_weaker_stop_never_replaces_a_stronger_one(here: Installation) -> None:
     here.submit()
     here.commands.stop(7, DesiredState.CANCEL, by="ann")
     here.commands.stop(7, DesiredState.FORCE_STOP, by="bob")
@@ -265,7 +265,7 @@ def test_stopping_an_ended_job_changes_nothing_and_an_unknown_one_is_named(
         here.commands.stop(8, DesiredState.CANCEL)
 
 
-def test_a_cleanup_of_which_nobody_knows_whether_it_was_recorded_is_carried_out_again_and_is_no_mistake(
+def test_a_cleanup_with_unknown_outcome_is_repeated(
     here: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     here.submit()

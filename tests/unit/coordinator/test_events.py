@@ -1,6 +1,4 @@
-"""Events of jobs: what is told, in which words, and a webhook that stumbles without anybody
-noticing.
-"""
+"""Events of jobs: content, log lines, and a failing webhook that affects nothing else."""
 
 import base64
 import json
@@ -112,7 +110,7 @@ def sender(
     return WebhookSender(settings, **({"backoff_s": (0.01,)} | limits))
 
 
-def test_an_event_is_told_in_the_fields_of_the_reference_and_in_ours() -> None:
+def test_an_event_has_the_fields_of_seatunnel_and_ours() -> None:
     assert event_body(ended(7)) == {
         "eventType": "JOB_STATUS",
         "jobId": "7",
@@ -126,7 +124,7 @@ def test_an_event_is_told_in_the_fields_of_the_reference_and_in_ours() -> None:
     }
 
 
-def test_recovering_is_pending_for_whoever_knows_only_the_states_of_the_reference() -> None:
+def test_recovering_is_reported_as_pending_in_seatunnel_states() -> None:
     told = event_body(ended(7, JobStatus.RECOVERING))
     assert (told["jobStatus"], told["to"]) == ("PENDING", "RECOVERING")
 
@@ -166,7 +164,7 @@ def test_a_change_of_health_is_an_event_with_its_own_reason() -> None:
     assert "jobStatus" not in event_body(event)
 
 
-def test_a_runway_that_gets_short_is_an_event_with_its_own_reason() -> None:
+def test_low_log_retention_is_an_event_with_its_own_reason() -> None:
     after = replace(RUNNING, log_retention=RetentionLevel.LOW, log_retention_reason="3 s left")
     (event,) = events_between(RUNNING, after, "orders", 5)
     assert (event.kind, event.from_value, event.to, event.reason, event.final) == (
@@ -269,7 +267,7 @@ def test_events_are_sent_again_in_order_until_they_are_taken(
     ]
 
 
-def test_a_webhook_that_hangs_holds_up_nobody_and_the_oldest_events_are_overwritten(
+def test_a_hanging_webhook_blocks_nothing_and_drops_the_oldest_events(
     hook: Hook,
 ) -> None:
     hook.gate.clear()

@@ -1,6 +1,4 @@
-"""Things outside: recorded with the job, refused to others, kept while the job can be resumed,
-dropped when it cannot.
-"""
+"""External resources: recorded with the job, refused to others, dropped when not needed."""
 
 from pathlib import Path
 
@@ -261,7 +259,7 @@ def _says_the_password(*_: object) -> None:
     raise ValueError("bad password hunter2")
 
 
-def test_while_something_is_being_dropped_nobody_gets_its_name_and_who_comes_after_a_crash_does_it_again(
+def test_a_name_is_not_reused_during_a_drop_and_a_drop_is_repeated_after_a_crash(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.submit()

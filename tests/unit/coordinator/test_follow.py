@@ -169,7 +169,7 @@ def test_fields_and_the_record_agree_whichever_is_asked_first(store: Store) -> N
 
 
 @pytest.mark.parametrize("lost", [StoreCall.FEED, StoreCall.ASK])
-def test_a_turn_that_loses_the_store_leaves_the_copy_as_it_was_and_the_next_tells_everything(
+def test_a_failed_refresh_keeps_the_copy_and_the_next_reports_all_changes(
     store: Store, lost: StoreCall
 ) -> None:
     failing, _ = faulty_store(

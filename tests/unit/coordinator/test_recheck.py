@@ -1,4 +1,5 @@
-"""What a turn of the leader costs: what has happened since the last one, and not what is there.
+"""The cost of a reconcile cycle: proportional to changes, not to jobs.
+
 Counted, never timed.
 """
 
@@ -125,7 +126,7 @@ def many_running(leader: LeadingServer, count: int) -> list[int]:
     return jobs
 
 
-def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_life(
+def test_a_stable_job_is_not_checked_at_every_heartbeat(
     leader: LeadingServer, looks: Counter[int]
 ) -> None:
     running(leader, env=STREAM)
@@ -138,7 +139,7 @@ def test_a_job_that_gets_on_is_looked_at_now_and_then_and_not_at_every_sign_of_l
     assert 3 <= looks[7] <= 6, "four of its times have passed, and a hundred turns"
 
 
-def test_a_job_in_a_short_rhythm_is_looked_at_every_second(
+def test_a_job_with_a_short_interval_is_checked_every_second(
     leader: LeadingServer, looks: Counter[int]
 ) -> None:
     running(leader, env=replace(STREAM, checkpoint_interval_ms=1_000, checkpoint_timeout_ms=1_000))
@@ -150,7 +151,7 @@ def test_a_job_in_a_short_rhythm_is_looked_at_every_second(
     assert 8 <= looks[7] <= 12, "ten seconds"
 
 
-def test_news_of_a_calm_job_is_looked_at_at_once(
+def test_a_change_of_a_stable_job_is_checked_at_once(
     leader: LeadingServer, looks: Counter[int]
 ) -> None:
     running(leader, env=STREAM)
@@ -175,7 +176,7 @@ def test_a_pipeline_that_has_failed_is_news(leader: LeadingServer) -> None:
     assert leader.here.state().status is not JobStatus.RUNNING
 
 
-def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_look_later(
+def test_a_stable_job_without_progress_becomes_late_within_one_check(
     leader: LeadingServer,
 ) -> None:
     running(leader, env=STREAM)
@@ -191,7 +192,7 @@ def test_a_calm_job_whose_progress_stops_is_late_when_it_should_and_at_most_one_
     assert 40_000 < late_ms <= 40_000 + STABLE_EVERY_S_MAX * 1000 + 3 * TURN_MS
 
 
-def test_a_calm_job_whose_worker_goes_is_looked_at_at_once(leader: LeadingServer) -> None:
+def test_a_stable_job_is_checked_at_once_when_its_worker_is_lost(leader: LeadingServer) -> None:
     jobs = many_running(leader, 3)
     del leader.workers["w"]
     leader.worker("other", slots=10)
@@ -203,7 +204,7 @@ def test_a_calm_job_whose_worker_goes_is_looked_at_at_once(leader: LeadingServer
     assert {leader.here.state(job_id).status for job_id in jobs} == {JobStatus.RUNNING}
 
 
-def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many_jobs_as_for_few(
+def test_an_idle_cycle_reads_the_same_for_many_jobs_as_for_few(
     here: Installation, looks: Counter[int]
 ) -> None:
     asked: list[Counter[str]] = []
@@ -222,7 +223,7 @@ def test_a_turn_in_which_nothing_has_changed_asks_the_same_of_the_store_for_many
     assert asked[0] == asked[1] == Counter({"feed": 1, "scan": 2})
 
 
-def test_every_job_is_looked_at_after_a_turn_that_was_broken_off(
+def test_every_job_is_checked_after_a_failed_cycle(
     leader: LeadingServer, looks: Counter[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = many_running(leader, 5)
@@ -250,7 +251,7 @@ def test_a_job_that_could_not_be_read_for_a_while_is_found_again(
     assert set(looks) == set(jobs)
 
 
-def test_housekeeping_with_nothing_due_asks_the_store_nothing_however_many_jobs_have_ended(
+def test_housekeeping_with_nothing_due_reads_nothing(
     here: Installation,
 ) -> None:
     for job_id in range(1, 60):
@@ -291,7 +292,7 @@ def test_an_id_that_was_made_twice_is_made_once_more(
     assert record.value == first
 
 
-def test_an_age_begins_anew_with_every_change_and_time_that_nobody_watched_hardly_counts() -> None:
+def test_a_timer_restarts_with_a_change_and_skips_unobserved_time() -> None:
     ages = StateTimers()
     ages.tick(0)
     assert ages.ms(7, "a", "figures") == 0
@@ -304,7 +305,7 @@ def test_an_age_begins_anew_with_every_change_and_time_that_nobody_watched_hardl
     assert ages.ms(7, "b", "figures") == 0
 
 
-def test_calm_jobs_are_spread_over_their_time_and_restless_ones_meet() -> None:
+def test_stable_jobs_are_spread_and_active_ones_share_a_cycle() -> None:
     rounds = RecheckQueue()
     for job_id in range(10 * SHARES):
         rounds.schedule(job_id, 100.0, 6.4)
@@ -316,7 +317,7 @@ def test_calm_jobs_are_spread_over_their_time_and_restless_ones_meet() -> None:
     assert rounds.active({1, 2, 30}) == {1, 2}
 
 
-def test_a_job_that_is_looked_at_again_and_again_is_queued_about_once() -> None:
+def test_a_job_that_is_checked_often_is_queued_about_once() -> None:
     rounds = RecheckQueue()
     for turn in range(10_000):
         rounds.schedule(turn % 3, turn / 10, None)
@@ -326,7 +327,7 @@ def test_a_job_that_is_looked_at_again_and_again_is_queued_about_once() -> None:
     assert rounds.missing([0, 1, 2, 3]) == {0, 3}
 
 
-def test_a_calendar_tells_whose_time_has_come() -> None:
+def test_a_due_queue_returns_due_jobs() -> None:
     calendar = DueQueue()
     for job_id, at_ms in ((1, 30), (2, 10), (3, 20), (4, 20)):
         calendar.put(job_id, at_ms)
@@ -349,7 +350,7 @@ def test_slots_are_counted_as_assignments_come_and_go() -> None:
 
 
 @pytest.mark.parametrize("many", [run_sequentially, ParallelJobExecutor()])
-def test_all_jobs_are_moved_whether_one_by_one_or_together(many: Any) -> None:
+def test_all_jobs_run_sequentially_or_in_parallel(many: Any) -> None:
     moved: list[int] = []
 
     def move(job_id: int) -> bool:
@@ -361,7 +362,7 @@ def test_all_jobs_are_moved_whether_one_by_one_or_together(many: Any) -> None:
     assert many(move, []) == 0
 
 
-def test_moves_wait_for_the_store_at_the_same_time() -> None:
+def test_parallel_jobs_wait_for_the_store_at_the_same_time() -> None:
     meeting = threading.Barrier(THREADS_MAX, timeout=60)
 
     def move(_: int) -> bool:
@@ -370,7 +371,7 @@ def test_moves_wait_for_the_store_at_the_same_time() -> None:
     assert ParallelJobExecutor()(move, list(range(THREADS_MAX))) == THREADS_MAX
 
 
-def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
+def test_an_unavailable_store_ends_the_cycle_after_all_threads() -> None:
     hands, begun, done = ParallelJobExecutor(), [], []
 
     def move(job_id: int) -> bool:
@@ -386,7 +387,7 @@ def test_a_store_out_of_reach_ends_the_turn_when_everybody_is_back() -> None:
     assert hands(lambda _: True, list(range(50))) == 50  # the next turn
 
 
-def test_the_hands_of_a_leader_stay_for_its_next_turn() -> None:
+def test_threads_are_reused_in_the_next_cycle() -> None:
     hands, who = ParallelJobExecutor(), set()
 
     def move(_: int) -> bool:
@@ -397,7 +398,7 @@ def test_the_hands_of_a_leader_stay_for_its_next_turn() -> None:
     assert len(who) <= THREADS_MAX
 
 
-def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_and_is_no_mistake(
+def test_a_write_with_unknown_outcome_is_checked_again(
     here: Installation, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     leader, real, lost = LeadingServer(here), here.store.transact, []
@@ -417,7 +418,7 @@ def test_a_write_of_which_nobody_knows_whether_it_was_made_is_looked_at_again_an
     assert "job_reconcile_failed" not in caplog.text
 
 
-def test_a_leader_with_several_hands_starts_all_jobs(here: Installation) -> None:
+def test_a_leader_with_several_threads_starts_all_jobs(here: Installation) -> None:
     leader = LeadingServer(here)
     leader.reconciler.run_jobs = ParallelJobExecutor()
     leader.worker(slots=30)

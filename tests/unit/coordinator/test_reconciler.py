@@ -1,6 +1,4 @@
-"""One leader, one worker's lease, records written by hand where a driver would write them: what the
-reconciler makes of it.
-"""
+"""The reconciler with one leader, one worker lease, and records written as a driver would."""
 
 import os
 from dataclasses import replace
@@ -144,7 +142,9 @@ def running(leader: LeadingServer, **options: JobEnv) -> DriverRecord:
     return record
 
 
-def test_a_job_goes_from_created_to_running_and_every_step_is_told(leader: LeadingServer) -> None:
+def test_a_job_goes_from_created_to_running_and_every_step_is_reported(
+    leader: LeadingServer,
+) -> None:
     running(leader)
     assert [e.to for e in leader.heard.events] == ["SCHEDULED", "RUNNING"]
     assert leader.here.state().entered.keys() == {"CREATED", "SCHEDULED", "RUNNING"}
@@ -240,7 +240,7 @@ def test_nothing_starts_before_the_old_driver_is_proven_dead(leader: LeadingServ
     assert leader.here.state().status in (JobStatus.RECOVERING, JobStatus.FAILING)
 
 
-def test_a_wish_to_stop_becomes_an_order_and_then_the_end(leader: LeadingServer) -> None:
+def test_a_requested_stop_becomes_a_command_and_ends_the_job(leader: LeadingServer) -> None:
     record = running(leader)
     leader.here.checkpoint()
     leader.here.commands.stop(7, DesiredState.CANCEL)
@@ -271,7 +271,7 @@ def test_a_silent_worker_loses_its_lease_and_its_driver_is_adopted_and_not_resta
     assert leader.here.store.get(WORKERS, "w") is None
 
 
-def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
+def test_a_heartbeat_during_a_pause_of_the_leader_prevents_the_death_record(
     leader: LeadingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(leader)
@@ -309,7 +309,7 @@ def test_a_driver_that_is_heard_of_while_its_leader_was_held_up_is_not_buried(
     assert leader.here.state().status is not JobStatus.RUNNING, "silent again, and for long enough"
 
 
-def test_a_zombie_among_the_running_jobs_is_buried_and_never_started(leader: LeadingServer) -> None:
+def test_a_stale_running_entry_is_removed_and_never_started(leader: LeadingServer) -> None:
     leader.worker()
     leader.here.submit()
     leader.here.put(replace(leader.here.state(), status=JobStatus.FAILED))
@@ -372,7 +372,7 @@ def test_a_job_whose_embedded_leader_died_fails_and_can_be_resumed(leader: Leadi
     assert leader.here.submit(restore="latest").restored
 
 
-def test_the_retry_budget_is_durable_and_a_new_leader_goes_on_counting(tmp_path: Path) -> None:
+def test_the_retry_budget_is_durable_across_leaders(tmp_path: Path) -> None:
     here = Installation(tmp_path, EngineSettings(worker=WorkerSettings(slots=1)))
     env = JobEnv(retry_times=2, retry_interval_s=1)
     generations = []
@@ -390,7 +390,7 @@ def test_the_retry_budget_is_durable_and_a_new_leader_goes_on_counting(tmp_path:
     assert [f.generation for f in here.state().failures] == [1, 2, 3]
 
 
-def test_a_runway_that_gets_short_is_told_once_and_stays_with_the_job(
+def test_low_log_retention_is_reported_once_and_stays_with_the_job(
     leader: LeadingServer,
 ) -> None:
     running(leader)

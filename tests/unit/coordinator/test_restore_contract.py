@@ -1,6 +1,4 @@
-"""From where a submitted job goes on: lost stores, other jobs' state, savepoints, places, and a
-defined answer where the state does not fit.
-"""
+"""Restore sources of a submitted job: lost stores, other jobs' state, savepoints, paths."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -122,7 +120,7 @@ def test_the_state_of_an_ended_job_is_continued_with_its_lineage_and_above_its_n
     assert claimed_paths(here.store) == set()
 
 
-def test_a_job_whose_state_was_continued_elsewhere_is_not_resumed_beside_it_but_can_be_taken_back(
+def test_a_job_continued_elsewhere_is_not_resumed_but_can_be_restored_from_there(
     here: Installation,
 ) -> None:
     here.submit()
@@ -141,7 +139,7 @@ def test_a_job_whose_state_was_continued_elsewhere_is_not_resumed_beside_it_but_
     assert [ref.path for ref in scheduled(here, 7).retained] == ["7/1/3"]
 
 
-def test_who_asks_for_the_same_state_again_goes_on_from_where_it_is(here: Installation) -> None:
+def test_a_repeated_restore_from_another_job_resumes_from_own_state(here: Installation) -> None:
     here.submit()
     checkpoints(here, 2)
     here.ended(JobStatus.FAILED)
@@ -155,7 +153,7 @@ def test_who_asks_for_the_same_state_again_goes_on_from_where_it_is(here: Instal
     assert [ref.path for ref in scheduled(here, 8).retained] == ["8/1/2", "8/1/3"]
 
 
-def test_the_batch_under_way_goes_over_with_the_lineage(here: Installation) -> None:
+def test_the_pending_batch_moves_with_the_lineage(here: Installation) -> None:
     here.submit()
     here.checkpoint()
     pending = PendingBatch(
@@ -232,7 +230,7 @@ def test_a_savepoint_that_is_the_newest_point_is_restored_without_going_back(
     assert (state.rewind, [r.path for r in state.retained]) == (False, ["7/1/1", "7/1/2"])
 
 
-def test_an_older_savepoint_goes_back_and_overtakes_the_newer_ones(here: Installation) -> None:
+def test_an_older_savepoint_supersedes_the_newer_ones(here: Installation) -> None:
     lineage = here.submit().lineage
     refs = checkpoints(here, 4)
     save(here, refs[1], "1700000000001")
@@ -254,7 +252,7 @@ def test_an_older_savepoint_goes_back_and_overtakes_the_newer_ones(here: Install
     )
 
 
-def test_an_older_checkpoint_overtakes_savepoints_too(here: Installation) -> None:
+def test_an_older_checkpoint_supersedes_savepoints_too(here: Installation) -> None:
     here.submit()
     refs = checkpoints(here, 3)
     save(here, refs[2])
@@ -264,7 +262,7 @@ def test_an_older_checkpoint_overtakes_savepoints_too(here: Installation) -> Non
     assert Savepoints(here.storage.files).list(7)[0].superseded is not None
 
 
-def test_a_savepoint_whose_job_nobody_knows_is_restored_under_any_id(
+def test_a_savepoint_of_an_unknown_job_is_restored_under_any_id(
     here: Installation, tmp_path: Path
 ) -> None:
     first = here.submit()
@@ -299,7 +297,7 @@ def test_a_missing_savepoint_is_refused_with_those_that_are_there(here: Installa
     assert not here.submit(restore="savepoint:1600000000000", on_missing=OnMissing.FRESH).restored
 
 
-def test_a_place_may_be_a_checkpoint_or_all_of_a_job(here: Installation) -> None:
+def test_a_path_may_be_a_checkpoint_or_a_job(here: Installation) -> None:
     here.submit()
     refs = checkpoints(here, 3)
     here.ended(JobStatus.FAILED)
@@ -323,7 +321,7 @@ def test_a_place_may_be_a_checkpoint_or_all_of_a_job(here: Installation) -> None
 @pytest.mark.parametrize(
     "word", ["path:7/1/99", "path:/etc", "path:../elsewhere", "path:s3://other/place", "path:99"]
 )
-def test_a_place_without_state_is_refused(here: Installation, word: str) -> None:
+def test_a_path_without_state_is_rejected(here: Installation, word: str) -> None:
     here.submit()
     here.checkpoint()
     here.ended(JobStatus.FAILED)

@@ -1,4 +1,4 @@
-"""From where a job goes on: never a silent fresh start."""
+"""Restore options: never a silent fresh start."""
 
 import pytest
 from hypothesis import given
@@ -17,9 +17,9 @@ from tidegate.model.errors import UserError
 from tidegate.model.restore import OnDamaged, OnIncompatible, OnMissing, OnPositionLost
 
 
-def decided(wish: str | None, condition: PreviousRun) -> StartMode:
+def decided(options: str | None, condition: PreviousRun) -> StartMode:
     return decide(
-        RestoreOptions.parse(wish),
+        RestoreOptions.parse(options),
         condition,
         job="job 'x' (7)",
         status="killed",
@@ -28,7 +28,7 @@ def decided(wish: str | None, condition: PreviousRun) -> StartMode:
 
 
 @pytest.mark.parametrize(
-    ("wish", "condition", "start"),
+    ("options", "condition", "start"),
     [
         (None, PreviousRun.NONE, StartMode.FRESH),
         (None, PreviousRun.FINISHED, StartMode.FRESH),
@@ -45,11 +45,13 @@ def decided(wish: str | None, condition: PreviousRun) -> StartMode:
         ("latest", PreviousRun.WORK_DONE, StartMode.NOTHING),
     ],
 )
-def test_a_wish_means(wish: str | None, condition: PreviousRun, start: StartMode) -> None:
-    assert decided(wish, condition) is start
+def test_restore_option_decides_the_start_mode(
+    options: str | None, condition: PreviousRun, start: StartMode
+) -> None:
+    assert decided(options, condition) is start
 
 
-def test_an_unfinished_run_is_never_started_over_without_being_told() -> None:
+def test_an_unfinished_run_needs_an_explicit_choice() -> None:
     with pytest.raises(NeedsChoice) as caught:
         decided(None, PreviousRun.UNFINISHED)
     for word in ("latest", "checkpoint:", "fresh", "auto", "killed", "checkpoint 3"):
@@ -57,12 +59,12 @@ def test_an_unfinished_run_is_never_started_over_without_being_told() -> None:
 
 
 @pytest.mark.parametrize("condition", [PreviousRun.NONE, PreviousRun.FINISHED])
-@pytest.mark.parametrize("wish", ["latest", "checkpoint:1"])
+@pytest.mark.parametrize("options", ["latest", "checkpoint:1"])
 def test_restoring_nothing_is_an_error_and_not_a_fresh_start(
-    wish: str, condition: PreviousRun
+    options: str, condition: PreviousRun
 ) -> None:
     with pytest.raises(NothingToRestore):
-        decided(wish, condition)
+        decided(options, condition)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,7 @@ def test_restoring_nothing_is_an_error_and_not_a_fresh_start(
         "checkpoint:٣",
     ],
 )
-def test_other_words_are_refused_with_the_choices(text: str) -> None:
+def test_unknown_values_are_rejected_with_the_choices(text: str) -> None:
     with pytest.raises(
         UserError,
         match=(
@@ -93,7 +95,7 @@ def test_a_checkpoint_is_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wish"),
+    ("text", "options"),
     [
         (
             "savepoint:1700000000000",
@@ -109,8 +111,8 @@ def test_a_checkpoint_is_a_number() -> None:
         ),
     ],
 )
-def test_a_place_is_what_comes_after_the_colon(text: str, wish: RestoreOptions) -> None:
-    assert RestoreOptions.parse(text) == wish
+def test_the_location_follows_the_colon(text: str, options: RestoreOptions) -> None:
+    assert RestoreOptions.parse(text) == options
 
 
 ANSWERS = st.builds(
@@ -127,30 +129,33 @@ ANSWERS = st.builds(
 
 
 @given(ANSWERS, st.sampled_from(PreviousRun))
-def test_nothing_that_could_be_resumed_is_started_over_unless_fresh_was_said(
-    wish: RestoreOptions, condition: PreviousRun
+def test_resumable_state_is_discarded_only_with_fresh(
+    options: RestoreOptions, condition: PreviousRun
 ) -> None:
     try:
-        start = decide(wish, condition, job="job", status="killed", position="somewhere")
+        start = decide(options, condition, job="job", status="killed", position="somewhere")
     except (NeedsChoice, NothingToRestore):
-        assert wish.start is not RestoreSource.FRESH
+        assert options.start is not RestoreSource.FRESH
         return
     if start is StartMode.FRESH and condition in (PreviousRun.UNFINISHED, PreviousRun.WORK_DONE):
-        assert wish.start is RestoreSource.FRESH
-    if start is StartMode.FRESH and wish.start in (RestoreSource.LATEST, RestoreSource.CHECKPOINT):
-        assert wish.on_missing is OnMissing.FRESH
-    if start is StartMode.RESUME and not wish.by_location:
+        assert options.start is RestoreSource.FRESH
+    if start is StartMode.FRESH and options.start in (
+        RestoreSource.LATEST,
+        RestoreSource.CHECKPOINT,
+    ):
+        assert options.on_missing is OnMissing.FRESH
+    if start is StartMode.RESUME and not options.by_location:
         assert condition is PreviousRun.UNFINISHED
-    if wish.by_location:
+    if options.by_location:
         assert start is StartMode.RESUME
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_wish_or_is_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     try:
-        wish = RestoreOptions.parse(text)
+        options = RestoreOptions.parse(text)
     except UserError:
         return
-    assert wish.start is not RestoreSource.ASK
-    assert wish.checkpoint == 0 or wish.start is RestoreSource.CHECKPOINT
-    assert bool(wish.location) == wish.by_location
+    assert options.start is not RestoreSource.ASK
+    assert options.checkpoint == 0 or options.start is RestoreSource.CHECKPOINT
+    assert bool(options.location) == options.by_location

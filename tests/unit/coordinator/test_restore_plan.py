@@ -128,7 +128,7 @@ FILTER = Action(
 )
 
 
-def test_compatible_changes_pass_and_are_told(here: Installation) -> None:
+def test_compatible_changes_pass_and_are_reported(here: Installation) -> None:
     run_of(here, job())
     changed = job(more=(FILTER,), compress_codec="lz4")
     actions = tuple(replace(a, parallelism=4) for a in reversed(changed.pipelines[0].actions))
@@ -162,7 +162,7 @@ def test_compatible_changes_pass_and_are_told(here: Installation) -> None:
         ),
     ],
 )
-def test_incompatible_changes_are_named_and_can_be_given_up(
+def test_incompatible_state_is_named_and_can_be_dropped(
     here: Installation, changed: Plan, names: str
 ) -> None:
     run_of(here, job())
@@ -194,7 +194,7 @@ def test_what_was_changed_is_found_even_without_a_store(here: Installation, tmp_
         without_store(here, tmp_path / "other").submit(restore="auto", of=job(path="/other"))
 
 
-def test_going_back_with_a_sink_that_cannot_take_rows_back_needs_consent(
+def test_going_back_with_a_sink_that_cannot_roll_back_needs_consent(
     here: Installation,
 ) -> None:
     plain = job()

@@ -1,4 +1,4 @@
-"""Asking for savepoints: once however often, never forgotten, answered in time; and deleting them."""
+"""Savepoint requests: idempotent, never lost, completed in time; and their deletion."""
 
 from dataclasses import replace
 
@@ -69,7 +69,7 @@ def test_a_new_request_gets_a_new_id_whatever_the_clock_says(here: Installation)
     assert int(here.commands.savepoint(7, stop=False).id) == int(first.id) + 1
 
 
-def test_of_a_job_that_ends_with_one_no_other_is_made(here: Installation) -> None:
+def test_a_job_ending_with_a_savepoint_accepts_no_other(here: Installation) -> None:
     here.submit()
     first = here.commands.savepoint(7, stop=True)
     answer(here, SavepointStatus.DONE)
@@ -87,7 +87,7 @@ def test_nothing_can_be_saved_of_a_job_that_has_ended_or_never_was(here: Install
         request_savepoint(here.store, Savepoints(here.storage.files), here.clock, 8, stop=False)
 
 
-def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> None:
+def test_the_end_of_a_job_completes_a_pending_request(here: Installation) -> None:
     here.submit()
     here.commands.savepoint(7, stop=True)
     here.ended(JobStatus.FAILED)
@@ -97,7 +97,7 @@ def test_the_end_of_a_job_answers_what_is_still_wanted(here: Installation) -> No
     )
 
 
-def test_a_job_does_not_end_on_old_knowledge_of_what_is_wanted(here: Installation) -> None:
+def test_a_job_does_not_end_with_a_stale_savepoint_request(here: Installation) -> None:
     here.submit()
     ending = terminal_transaction(here.snapshot(), JobStatus.FAILED, here.clock.now_ms())
     here.commands.savepoint(7, stop=False)
@@ -107,7 +107,7 @@ def test_a_job_does_not_end_on_old_knowledge_of_what_is_wanted(here: Installatio
     assert standing(here).status is SavepointStatus.FAILED
 
 
-def test_a_savepoint_that_fails_lets_the_job_run_on(
+def test_a_failed_savepoint_lets_the_job_continue(
     here: Installation, leader: LeadingServer
 ) -> None:
     here.commands.savepoint(7, stop=True)
@@ -119,7 +119,7 @@ def test_a_savepoint_that_fails_lets_the_job_run_on(
 
 
 @pytest.mark.parametrize("stop", [True, False])
-def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(
+def test_the_leader_abandons_an_overdue_savepoint(
     here: Installation, leader: LeadingServer, stop: bool
 ) -> None:
     here.commands.savepoint(7, stop=stop)
@@ -132,7 +132,7 @@ def test_a_savepoint_that_does_not_come_is_given_up_by_the_leader(
     assert here.state().status is JobStatus.RUNNING
 
 
-def test_a_cancel_is_stronger_than_a_savepoint_and_answers_it(
+def test_a_cancel_completes_a_pending_savepoint_request(
     here: Installation, leader: LeadingServer
 ) -> None:
     here.commands.savepoint(7, stop=True)

@@ -1,6 +1,4 @@
-"""Servers that announce themselves: seen while they live, gone when they leave, taken away by the
-leader when they were silent for a lease.
-"""
+"""Heartbeats of servers: listed while alive, removed at shutdown or by the leader when silent."""
 
 from typing import Any
 
@@ -81,7 +79,7 @@ class World:
         return [entry.key for entry in self.store.list(SERVERS)]
 
 
-def test_who_lives_is_seen_for_as_long_as_it_lives() -> None:
+def test_a_live_server_is_listed() -> None:
     world = World()
     a, b = world.server("a"), world.server("b")
     for _ in range(3):
@@ -89,7 +87,7 @@ def test_who_lives_is_seen_for_as_long_as_it_lives() -> None:
         assert world.seen() == ["a", "b"]
 
 
-def test_who_leaves_in_order_is_gone_at_once_and_stays_gone() -> None:
+def test_a_server_that_shuts_down_is_removed_at_once() -> None:
     world = World()
     a, b = world.server("a"), world.server("b")
     b.withdraw()
@@ -97,7 +95,7 @@ def test_who_leaves_in_order_is_gone_at_once_and_stays_gone() -> None:
     assert (world.seen(), world.kept()) == (["a"], ["a"])
 
 
-def test_who_is_silent_for_a_lease_is_gone_and_comes_back_when_it_was_only_slow() -> None:
+def test_a_silent_server_is_removed_and_returns_with_its_next_heartbeat() -> None:
     world = World()
     a, b = world.server("a"), world.server("b")
     world.turn(a, seconds=LEASE_MS / 1000 * 0.9)
@@ -108,7 +106,7 @@ def test_who_is_silent_for_a_lease_is_gone_and_comes_back_when_it_was_only_slow(
     assert world.seen() == ["a", "b"]
 
 
-def test_a_follower_shows_the_dead_as_gone_without_taking_anything_away() -> None:
+def test_a_follower_hides_silent_servers_without_deleting_them() -> None:
     world = World()
     world.server("b")
     world.cache.refresh()
@@ -116,7 +114,7 @@ def test_a_follower_shows_the_dead_as_gone_without_taking_anything_away() -> Non
     assert (world.seen(), world.kept()) == ([], ["b"])
 
 
-def test_a_leader_that_was_overtaken_takes_nothing_away() -> None:
+def test_a_fenced_leader_removes_nothing() -> None:
     world = World()
     world.server("b")
     leading = world.elector.step()
@@ -128,7 +126,7 @@ def test_a_leader_that_was_overtaken_takes_nothing_away() -> None:
     assert world.kept() == ["b"]
 
 
-def test_signs_of_life_are_few_and_bad_weather_is_made_up_for() -> None:
+def test_heartbeats_are_few_and_retried_after_errors() -> None:
     world, fault = World(), [Fault.NONE]
     store, _ = faulty_store(world.store, lambda _operation: fault[0])
     b = world.server("b", store)

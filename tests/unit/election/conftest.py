@@ -1,4 +1,4 @@
-"""A store in memory and a clock with hands that the test turns."""
+"""A memory store and a manual clock."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -224,7 +224,7 @@ def test_terms_grow_and_only_the_holder_of_the_moment_writes(seed: int, life: in
 
 
 @pytest.mark.parametrize("life", range(LIVES))
-def test_somebody_leads_and_is_trusted_once_the_world_is_kind_and_a_dead_leader_is_replaced_in_time(
+def test_a_leader_is_trusted_after_faults_end_and_a_dead_one_is_replaced_in_time(
     seed: int, life: int
 ) -> None:
     world = lived(seed + life)
@@ -245,7 +245,7 @@ def test_somebody_leads_and_is_trusted_once_the_world_is_kind_and_a_dead_leader_
         world.run_until(world.at_s + POLL_S)
 
 
-def test_the_lives_are_hard_enough_to_mean_something(seed: int) -> None:
+def test_the_runs_contain_enough_faults(seed: int) -> None:
     worlds = [lived(seed + life) for life in range(LIVES)]
     assert sum(len(world.takes) for world in worlds) > 6 * LIVES
     assert sum(world.refused for world in worlds) > 100 * LIVES

@@ -1,6 +1,4 @@
-"""One office, seen from its candidates: taking, renewing, losing, giving back, and answers that are
-lost.
-"""
+"""One lease, seen by its candidates: take, renew, lose, resign, and lost responses."""
 
 import threading
 
@@ -44,9 +42,7 @@ def test_the_first_candidate_leads_and_the_next_one_follows_and_knows_where_the_
     assert (first.leadership(), second.leadership()) == (first.step(), second.step())
 
 
-def test_a_holder_writes_a_beat_every_quarter_of_a_lease_and_nothing_in_between(
-    store: Store, clock
-) -> None:
+def test_a_holder_writes_one_heartbeat_every_quarter_of_a_lease(store: Store, clock) -> None:
     elector = candidate(store, clock)
     elector.step()
     before = writes(store)
@@ -61,7 +57,7 @@ def test_a_holder_writes_a_beat_every_quarter_of_a_lease_and_nothing_in_between(
     assert beat.value["number"] == writes(store) - before
 
 
-def test_a_living_holder_keeps_its_office_whatever_the_others_do(store: Store, clock) -> None:
+def test_a_live_holder_keeps_its_lease(store: Store, clock) -> None:
     holder, other = candidate(store, clock, "a"), candidate(store, clock, "b")
     term = leading(holder.step()).term
     for _ in range(200):
@@ -72,7 +68,7 @@ def test_a_living_holder_keeps_its_office_whatever_the_others_do(store: Store, c
     assert leading(holder.leadership()).trusted()
 
 
-def test_a_dead_holder_is_replaced_within_a_lease_and_a_look(store: Store, clock) -> None:
+def test_a_dead_holder_is_replaced_within_a_lease_and_a_poll(store: Store, clock) -> None:
     candidate(store, clock, "a").step()
     other = candidate(store, clock, "b")
     other.step()
@@ -94,9 +90,7 @@ def test_a_paused_holder_writes_nothing_and_follows_when_it_wakes(store: Store, 
     assert store.list("work") == []
 
 
-def test_a_holder_that_wakes_up_while_it_is_being_replaced_keeps_its_office(
-    store: Store, clock
-) -> None:
+def test_a_holder_that_renews_during_a_take_keeps_its_lease(store: Store, clock) -> None:
     holder = candidate(store, clock, "a")
     standing = leading(holder.step())
     slow, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.SLOW]}), pause=holder.step)
@@ -107,7 +101,7 @@ def test_a_holder_that_wakes_up_while_it_is_being_replaced_keeps_its_office(
     assert (holder.step(), standing.trusted()) == (standing, True)
 
 
-def test_a_holder_that_nobody_replaced_goes_on_with_its_term_after_a_long_pause(
+def test_a_holder_that_was_not_replaced_keeps_its_term_after_a_long_pause(
     store: Store, clock
 ) -> None:
     elector = candidate(store, clock)
@@ -118,9 +112,7 @@ def test_a_holder_that_nobody_replaced_goes_on_with_its_term_after_a_long_pause(
     assert standing.trusted()
 
 
-def test_trust_begins_when_the_renewal_begins_and_not_when_its_answer_comes(
-    store: Store, clock
-) -> None:
+def test_trust_starts_at_the_beginning_of_the_renewal(store: Store, clock) -> None:
     slow, _ = faulty_store(
         store, scripted({StoreCall.APPLY: [Fault.NONE, Fault.SLOW]}), pause=lambda: clock.turn(3.0)
     )
@@ -133,9 +125,7 @@ def test_trust_begins_when_the_renewal_begins_and_not_when_its_answer_comes(
     assert not standing.trusted()
 
 
-def test_whoever_still_acts_for_a_lost_tenure_is_told_as_soon_as_it_is_known(
-    store: Store, clock
-) -> None:
+def test_a_lost_lease_ends_trust_for_every_leader_value(store: Store, clock) -> None:
     elector = candidate(store, clock)
     old = leading(elector.step())
     store.transact(writes=[Delete(LEASES, "coordinator")])
@@ -148,7 +138,7 @@ def test_whoever_still_acts_for_a_lost_tenure_is_told_as_soon_as_it_is_known(
     store.transact([new.check()], [Put("work", "x", {})])
 
 
-def test_a_leader_that_resigns_is_replaced_at_the_next_look(store: Store, clock) -> None:
+def test_a_leader_that_resigns_is_replaced_at_the_next_poll(store: Store, clock) -> None:
     first, second = candidate(store, clock, "a"), candidate(store, clock, "b")
     old = leading(first.step())
     second.step()
@@ -173,7 +163,7 @@ def test_resigning_after_somebody_took_over_leaves_the_new_holder_alone(
     assert lease.value["holder"] == "b"
 
 
-def test_resigning_without_an_office_or_without_a_store_does_nothing(store: Store, clock) -> None:
+def test_resigning_without_a_lease_or_a_store_does_nothing(store: Store, clock) -> None:
     candidate(store, clock).resign()
     broken, _ = faulty_store(store, scripted({StoreCall.APPLY: [Fault.NONE, Fault.UNAVAILABLE]}))
     elector = candidate(broken, clock)
@@ -204,9 +194,7 @@ def test_a_claim_of_what_is_held_already_changes_nothing(store: Store, clock) ->
     assert writes(store) == standing.version
 
 
-def test_a_worker_whose_lease_and_beat_were_taken_away_comes_back_with_a_new_term(
-    store: Store, clock
-) -> None:
+def test_a_worker_whose_documents_were_deleted_returns_with_a_new_term(store: Store, clock) -> None:
     elector = candidate(store, clock, "w1", "worker/w1")
     assert leading(elector.claim()).term == 1
     store.transact(writes=[Delete(LEASES, "worker/w1"), Delete(HEARTBEATS, "worker/w1")])
@@ -214,9 +202,7 @@ def test_a_worker_whose_lease_and_beat_were_taken_away_comes_back_with_a_new_ter
     assert leading(elector.step()).term == 2
 
 
-def test_a_leader_without_a_store_keeps_its_office_and_loses_its_trust_until_the_store_is_back(
-    store: Store, clock
-) -> None:
+def test_a_leader_without_a_store_loses_trust_until_the_store_is_back(store: Store, clock) -> None:
     faults = [Fault.NONE] + [Fault.UNAVAILABLE] * 12
     broken, _ = faulty_store(store, scripted({StoreCall.APPLY: faults}))
     elector = candidate(broken, clock)
@@ -231,9 +217,7 @@ def test_a_leader_without_a_store_keeps_its_office_and_loses_its_trust_until_the
     assert (elector.leadership(), standing.trusted(), elector.trouble) == (standing, True, "")
 
 
-def test_a_store_that_was_away_for_long_gives_the_holder_time_to_speak_before_it_is_replaced(
-    store: Store, clock
-) -> None:
+def test_after_an_outage_the_holder_has_time_to_renew(store: Store, clock) -> None:
     holder = candidate(store, clock, "a")
     holder.step()
     cut_off, _ = faulty_store(
@@ -287,9 +271,7 @@ def test_a_take_whose_outcome_is_found_out_after_somebody_else_took_over_is_not_
     assert elector.step() == NotLeader("b", 2, "http://b")
 
 
-def test_a_take_whose_outcome_stays_unknown_is_given_up_after_a_lease_and_the_office_is_taken_like_any_silent_one(
-    store: Store, clock
-) -> None:
+def test_an_unresolved_take_is_dropped_after_a_lease(store: Store, clock) -> None:
     faults = {StoreCall.APPLY: [Fault.ANSWER_LOST], StoreCall.SETTLE: [Fault.UNAVAILABLE] * 6 * 12}
     forgetful, _ = faulty_store(store, scripted(faults))
     elector = candidate(forgetful, clock)
@@ -320,14 +302,14 @@ def test_a_renewal_whose_outcome_is_unknown_gives_no_trust_and_is_made_again(
     assert standing.trusted()
 
 
-def test_a_mistake_that_no_waiting_can_mend_is_not_taken_for_weather(store: Store, clock) -> None:
+def test_a_permanent_error_is_not_treated_as_transient(store: Store, clock) -> None:
     elector = candidate(store, clock)
     store.close()
     with pytest.raises(StoreClosed):
         elector.step()
 
 
-def test_trouble_is_logged_when_it_begins_and_when_it_ends_and_not_at_every_turn(
+def test_trouble_is_logged_when_it_begins_and_ends(
     store: Store, clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, _ = faulty_store(store, scripted({StoreCall.READ: [Fault.UNAVAILABLE] * 10}))
@@ -339,7 +321,7 @@ def test_trouble_is_logged_when_it_begins_and_when_it_ends_and_not_at_every_turn
     ]
 
 
-def test_others_can_ask_while_a_turn_hangs(store: Store, clock) -> None:
+def test_leadership_can_be_read_while_a_step_hangs(store: Store, clock) -> None:
     hanging, go_on = threading.Event(), threading.Event()
 
     def hang() -> None:

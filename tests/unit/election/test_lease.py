@@ -45,7 +45,7 @@ def looks(now: Observed, *times: float) -> Observed:
     return observed
 
 
-def test_an_empty_office_is_taken_at_the_first_look_with_a_term_above_the_last_one() -> None:
+def test_a_vacant_lease_is_taken_at_the_first_poll_with_a_higher_term() -> None:
     assert seek(look(None, Observed(heartbeat_version=9, term=7), 100.0), TIMING) == Take(8)
     assert seek(look(None, Observed(), 100.0), TIMING) == Take(1)
 
@@ -56,25 +56,23 @@ def test_a_term_is_above_the_one_that_the_candidate_held_itself_when_the_store_h
     assert seek(look(None, Observed(), 100.0), TIMING, term_min=4) == Take(5)
 
 
-def test_a_held_office_is_left_alone_at_the_first_look_however_old_its_beat_is() -> None:
+def test_a_held_lease_is_not_taken_at_the_first_poll() -> None:
     assert seek(look(None, HELD, 100.0), TIMING) == Wait(104.0)
 
 
-def test_an_office_that_did_not_change_for_the_whole_lease_is_taken_and_not_a_moment_sooner() -> (
-    None
-):
+def test_a_lease_is_taken_after_a_whole_lease_of_silence_and_not_before() -> None:
     almost = looks(HELD, 100.0, 101.0, 102.0, 103.0, 103.99)
     assert seek(almost, TIMING) == Wait(104.0)
     assert seek(look(almost, HELD, 104.0), TIMING) == Take(4)
 
 
-def test_a_beat_begins_the_count_anew() -> None:
+def test_a_heartbeat_restarts_the_count() -> None:
     observed = looks(HELD, 100.0, 101.0, 102.0, 103.0, 103.9)
     observed = look(observed, replace(HELD, heartbeat_version=7), 104.0)
     assert (observed.unchanged_s, seek(observed, TIMING)) == (0.0, Wait(108.0))
 
 
-def test_another_holder_begins_the_count_anew() -> None:
+def test_another_holder_restarts_the_count() -> None:
     observed = looks(HELD, 100.0, 101.0, 102.0, 103.0, 103.9)
     assert look(observed, replace(HELD, lease_version=8), 104.0).unchanged_s == 0.0
 
@@ -89,13 +87,13 @@ def test_a_slow_second_answer_counts_up_to_when_it_was_asked_for() -> None:
     assert look(first, HELD, 100.5, answered_s=101.0).unchanged_s == 0.5
 
 
-def test_a_candidate_that_did_not_look_for_an_hour_counts_a_glance_of_it() -> None:
+def test_an_hour_without_polls_counts_only_as_the_maximum_gap() -> None:
     observed = look(looks(HELD, 100.0, 100.5), HELD, 3700.5)
     assert observed.unchanged_s == 0.5 + TIMING.gap_s
     assert isinstance(seek(observed, TIMING), Wait)
 
 
-def test_after_a_blind_spot_the_rest_of_the_lease_is_watched() -> None:
+def test_after_a_gap_the_rest_of_the_lease_is_observed() -> None:
     observed = look(looks(HELD, 100.0, 101.0), HELD, 201.0)
     for at_s in (202.0, 202.9):
         observed = look(observed, HELD, at_s)
@@ -103,7 +101,7 @@ def test_after_a_blind_spot_the_rest_of_the_lease_is_watched() -> None:
     assert silent(look(observed, HELD, 203.0), TIMING)
 
 
-def test_an_empty_office_is_never_called_silent() -> None:
+def test_a_vacant_lease_is_never_silent() -> None:
     assert not silent(
         looks(Observed(heartbeat_version=2, term=1), *(100.0 + n for n in range(10))), TIMING
     )
@@ -154,5 +152,5 @@ def test_silence_is_never_counted_longer_than_it_was_nor_longer_than_it_was_watc
         at_s, glances = at_s + answer_s, glances + 1
 
 
-def test_workers_have_offices_of_their_own() -> None:
+def test_workers_have_leases_of_their_own() -> None:
     assert worker_lease("host-1") == "worker/host-1"

@@ -1,4 +1,4 @@
-"""The offices of others: who lives, who is silent, who has left."""
+"""Leases of others: alive, silent, vacant."""
 
 import pytest
 
@@ -47,18 +47,14 @@ def test_only_the_worker_that_does_not_renew_is_silent_and_only_after_a_whole_le
     assert watch_for(watch, clock, POLL_S, living) == {"worker/a": "Alive", "worker/b": "Silent"}
 
 
-def test_whoever_begins_to_watch_gives_everyone_a_whole_lease_however_long_they_have_been_silent(
-    store: Store, clock
-) -> None:
+def test_a_new_monitor_waits_a_whole_lease_for_everyone(store: Store, clock) -> None:
     worker(store, clock, "a")
     clock.turn(3600)
     watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     assert watch_for(watch, clock, LEASE_S - POLL_S) == {"worker/a": "Alive"}
 
 
-def test_a_watcher_that_was_away_does_not_take_its_own_absence_for_silence(
-    store: Store, clock
-) -> None:
+def test_a_monitor_does_not_count_its_own_absence_as_silence(store: Store, clock) -> None:
     worker(store, clock, "a")
     watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     watch_for(watch, clock, LEASE_S / 2)
@@ -66,7 +62,7 @@ def test_a_watcher_that_was_away_does_not_take_its_own_absence_for_silence(
     assert watch_for(watch, clock, 0) == {"worker/a": "Alive"}
 
 
-def test_a_worker_that_speaks_again_is_alive_again(store: Store, clock) -> None:
+def test_a_worker_that_renews_again_is_alive_again(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
     watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     silent_one(watch, clock)
@@ -92,7 +88,7 @@ def test_an_expired_lease_is_gone_in_the_transaction_that_acts_on_it_and_its_hol
     assert not old.trusted()
 
 
-def test_a_worker_that_spoke_in_the_last_moment_is_not_expired(store: Store, clock) -> None:
+def test_a_worker_that_renewed_at_the_last_moment_is_not_expired(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
     part = expire(silent_one(LeaseMonitor(store, int(LEASE_S * 1000), clock), clock))
     standing = elector.step()
@@ -101,7 +97,7 @@ def test_a_worker_that_spoke_in_the_last_moment_is_not_expired(store: Store, clo
     assert (elector.step(), store.list("assignments")) == (standing, [])
 
 
-def test_an_office_that_was_left_is_vacant_until_it_is_forgotten(store: Store, clock) -> None:
+def test_a_released_lease_is_vacant_until_it_is_forgotten(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
     watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     watch.step()
@@ -113,7 +109,7 @@ def test_an_office_that_was_left_is_vacant_until_it_is_forgotten(store: Store, c
     assert (watch.step(), store.list(LEASES), store.list(HEARTBEATS)) == ({}, [], [])
 
 
-def test_an_office_that_is_held_again_is_not_forgotten(store: Store, clock) -> None:
+def test_a_lease_that_is_held_again_is_not_forgotten(store: Store, clock) -> None:
     elector = worker(store, clock, "a")
     watch = LeaseMonitor(store, int(LEASE_S * 1000), clock)
     elector.resign()
@@ -125,7 +121,7 @@ def test_an_office_that_is_held_again_is_not_forgotten(store: Store, clock) -> N
         store.transact(part.checks, part.writes)
 
 
-def test_only_the_offices_below_the_prefix_are_watched(store: Store, clock) -> None:
+def test_only_leases_with_the_prefix_are_observed(store: Store, clock) -> None:
     Elector(store, "coordinator", "s", "", 1000, clock).step()
     worker(store, clock, "a")
     assert list(LeaseMonitor(store, 1000, clock).step()) == ["worker/a"]
@@ -152,7 +148,7 @@ def test_a_lease_of_a_newer_kind_is_watched_by_its_versions(store: Store, clock)
     assert watch_for(watch, clock, POLL_S) == {"worker/a": "Silent"}
 
 
-def test_a_store_out_of_reach_is_said_and_leaves_what_was_seen(store: Store, clock) -> None:
+def test_an_unavailable_store_is_raised_and_keeps_the_observations(store: Store, clock) -> None:
     worker(store, clock, "a")
     broken, _ = faulty_store(
         store, scripted({StoreCall.SCAN: [Fault.NONE, Fault.NONE, Fault.UNAVAILABLE]})

@@ -70,7 +70,7 @@ def test_late_never_comes_after_stalled_and_health_only_gets_worse_with_age(
     assert (levels[0], levels[1], levels[3]) == (OK, OK, STALLED)
 
 
-def test_the_rhythm_is_the_jobs_own_else_the_engines() -> None:
+def test_the_progress_policy_uses_the_jobs_values_else_the_engines() -> None:
     engine = CheckpointSettings(interval_ms=7_000, timeout_ms=9_000, tolerable_failures=1)
     streaming, batch = JobEnv(mode=JobMode.STREAMING), JobEnv(mode=JobMode.BATCH)
     assert ProgressPolicy.of(streaming, engine) == ProgressPolicy(
@@ -124,7 +124,7 @@ def test_a_pipeline_is_as_healthy_as_its_last_progress_is_young(signs, age_ms, l
         ("retrying", "attempts fail: every attempt has failed"),
     ],
 )
-def test_the_phase_tells_what_holds_it_up(signs, phase, reason) -> None:
+def test_the_phase_determines_the_stall_cause(signs, phase, reason) -> None:
     assert pipeline_health(TEN, signs(phase, 50_000)) == JobHealth(LATE, reason)
 
 
@@ -156,7 +156,7 @@ def test_a_single_batch_that_does_not_even_start_is_stalled(signs) -> None:
     assert pipeline_health(SINGLE, signs("restoring", START_MS + 60_001)).level is STALLED
 
 
-def test_figures_of_an_older_generation_say_that_it_starts(make, signs) -> None:
+def test_metrics_of_an_older_generation_mean_starting(make, signs) -> None:
     assert is_starting(make.pipeline(), signs("writing", generation=make.generation - 1).metrics)
     assert is_starting(make.pipeline(), None)
     assert is_starting(make.pipeline(PipelineStatus.CREATED), signs("idle").metrics)
@@ -180,20 +180,20 @@ def test_a_checkpoint_of_this_generation_ends_the_start_before_the_phase_says_so
 @pytest.mark.parametrize(
     "status", [PipelineStatus.FINISHED, PipelineStatus.CANCELED, PipelineStatus.FAILED]
 )
-def test_a_pipeline_that_has_ended_is_not_judged(make, signs, status) -> None:
+def test_a_pipeline_that_has_ended_is_not_checked(make, signs, status) -> None:
     assert (
         pipeline_health(TEN, signs("idle", 10**9, silent_ms=10**9, state=make.pipeline(status)))
         == JobHealth()
     )
 
 
-def test_a_single_batch_may_take_what_it_takes_while_the_driver_gives_signs_of_life(signs) -> None:
+def test_a_single_batch_may_take_any_time_while_the_driver_sends_heartbeats(signs) -> None:
     assert pipeline_health(SINGLE, signs("writing", 10**9)) == JobHealth()
     assert pipeline_health(SINGLE, signs("writing", 10**9, silent_ms=30_001)).level is LATE
     assert pipeline_health(SINGLE, signs("writing", 10**9, silent_ms=60_001)).level is STALLED
 
 
-def test_silence_is_told_apart_by_whether_anyone_sees_the_process(signs) -> None:
+def test_the_reason_for_silence_depends_on_supervision(signs) -> None:
     seen = pipeline_health(TEN, signs("writing", 70_000, silent_ms=70_000))
     assert seen == JobHealth(
         STALLED,
@@ -293,7 +293,7 @@ def test_the_age_that_is_shown_is_of_the_last_checkpoint_or_confirmation(make) -
     assert displayed_age_ms(make.pipeline(confirmed_ms=10), 5) == 0
 
 
-def test_what_the_host_says_of_the_process_is_the_better_reason() -> None:
+def test_the_hosts_report_replaces_the_reason() -> None:
     late = JobHealth(
         CheckpointHealth.LATE, "store unreachable: none of its writes reaches the store"
     )

@@ -141,7 +141,7 @@ VIEWS = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(VIEWS)
-def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(
+def test_every_observation_leads_to_a_listed_and_complete_transition(
     view: JobObservation,
 ) -> None:
     decision = machine.decide(view)
@@ -162,7 +162,7 @@ def test_whatever_is_seen_is_answered_with_a_listed_exit_that_is_whole(
 
 @settings(max_examples=300, deadline=None)
 @given(VIEWS)
-def test_nothing_is_scheduled_or_ended_while_a_driver_may_live_unless_it_was_killed_in_vain(
+def test_no_schedule_or_end_while_a_driver_may_live_unless_the_kill_failed(
     view: JobObservation,
 ) -> None:
     decision = machine.decide(view)
@@ -218,7 +218,7 @@ def test_every_status_has_a_state_in_the_module_of_its_name() -> None:
     ] == []
 
 
-def test_only_waiting_and_running_may_last_for_ever() -> None:
+def test_only_waiting_and_running_have_no_deadline() -> None:
     assert {
         status
         for status, state in machine.STATES.items()
@@ -272,7 +272,7 @@ def test_the_diagram_shows_every_exit_once() -> None:
 
 
 @pytest.mark.parametrize("wish", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
-def test_a_run_that_does_not_obey_a_stop_is_ended_by_the_servers_after_its_time(
+def test_servers_end_a_run_that_ignores_a_stop(
     make: Any, limits: LifecycleLimits, wish: DesiredState
 ) -> None:
     led = {"leader": make.process(1)}

@@ -59,9 +59,7 @@ def test_a_job_that_cannot_run_never_blocks_one_that_can(queue, workers) -> None
 
 
 @given(QUEUES, WORKERS)
-def test_the_answer_depends_on_what_is_there_and_not_on_the_order_of_workers(
-    queue, workers
-) -> None:
+def test_placement_does_not_depend_on_the_order_of_workers(queue, workers) -> None:
     assert place_jobs(queue, workers) == place_jobs(queue, list(reversed(workers)))
 
 
@@ -134,11 +132,11 @@ def test_where_the_last_driver_did_not_start_is_tried_last() -> None:
         ),
     ],
 )
-def test_a_job_without_a_place_is_told_why(job, workers, reason) -> None:
+def test_an_unplaceable_job_has_a_reason(job, workers, reason) -> None:
     assert place_jobs([job], workers)[1] == Unplaceable(reason)
 
 
-def test_a_job_that_rejects_waiting_is_rejected_but_not_while_it_is_held() -> None:
+def test_a_job_that_must_not_wait_is_rejected_but_not_while_blocked() -> None:
     assert place_jobs([QueuedJob(job_id=1, reject_when_full=True)], [])[1] == Unplaceable(
         "no worker is running", rejected=True
     )

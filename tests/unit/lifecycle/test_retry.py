@@ -26,7 +26,7 @@ def test_without_progress_there_are_exactly_as_many_restarts_as_allowed(times: i
 
 
 @given(restarts=st.integers(0, 100), times=st.integers(1, 20))
-def test_who_gets_on_may_stumble_for_ever(restarts: int, times: int) -> None:
+def test_a_job_with_progress_may_restart_without_limit(restarts: int, times: int) -> None:
     assert next_retry(restarts=restarts, times=times, progressed=True) == Retry(1, True)
 
 
@@ -77,13 +77,13 @@ def test_finding_nothing_to_read_is_progress_if_this_driver_found_it(make) -> No
     assert not has_progressed(driver, make.generation, [make.pipeline(confirmed_ms=0)])
 
 
-def test_one_pipeline_that_thrives_does_not_pay_for_another(make) -> None:
+def test_progress_needs_every_pipeline(make) -> None:
     thrives, kills = make.pipeline(retained=(make.checkpoint(),)), make.pipeline(number=2)
     assert not has_progressed(make.driver(), make.generation, [thrives, kills])
 
 
 @pytest.mark.parametrize("status", [PipelineStatus.CREATED, PipelineStatus.FINISHED])
-def test_pipelines_that_wait_for_their_turn_or_have_finished_hold_nobody_up(make, status) -> None:
+def test_queued_and_finished_pipelines_do_not_prevent_progress(make, status) -> None:
     assert has_progressed(
         make.driver(),
         make.generation,

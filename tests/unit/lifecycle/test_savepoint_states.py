@@ -69,7 +69,7 @@ def test_a_driver_that_was_quicker_than_every_leader_has_done_its_part(make, cod
     ) == Transition(to=JobStatus.SAVEPOINT_DONE)
 
 
-def test_a_savepoint_that_failed_lets_the_job_run_on_and_says_why(make) -> None:
+def test_a_failed_savepoint_lets_the_job_continue_with_the_reason(make) -> None:
     decision = decide(saving(make, savepoint=make.savepoint(FAILED, reason="no space")))
     assert (decision.to, decision.reason) == (JobStatus.RUNNING, "there is no savepoint: no space")
     assert (
@@ -78,7 +78,7 @@ def test_a_savepoint_that_failed_lets_the_job_run_on_and_says_why(make) -> None:
     )
 
 
-def test_a_savepoint_that_does_not_come_is_given_up_and_names_the_pipelines(make, limits) -> None:
+def test_an_overdue_savepoint_is_abandoned_and_names_the_pipelines(make, limits) -> None:
     copied = make.pipeline(
         number=2, savepoint=PipelineSavepoint(id="9", checkpoint=5, path="7/2/5", copied=True)
     )
@@ -92,7 +92,7 @@ def test_a_savepoint_that_does_not_come_is_given_up_and_names_the_pipelines(make
     )
 
 
-def test_a_savepoint_without_a_stop_is_given_up_in_time_too(make, limits) -> None:
+def test_an_overdue_savepoint_without_stop_is_abandoned_too(make, limits) -> None:
     view = make.view(
         JobStatus.RUNNING,
         savepoint=make.savepoint(stop=False),
@@ -117,7 +117,7 @@ def test_a_driver_that_dies_in_a_savepoint_is_started_again_and_one_that_fails_i
     assert decide(saving(make, pipelines=told)).to is JobStatus.RECOVERING
 
 
-def test_a_stop_without_more_ado_is_stronger_than_a_savepoint(make) -> None:
+def test_a_plain_stop_takes_precedence_over_a_savepoint(make) -> None:
     decision = decide(
         make.view(JobStatus.DOING_SAVEPOINT, DesiredState.CANCEL, savepoint=make.savepoint())
     )

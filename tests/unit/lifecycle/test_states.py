@@ -64,19 +64,19 @@ def test_a_canceled_job_whose_older_driver_may_live_waits_for_its_end(make, wish
     ) == Transition(to=JobStatus.PENDING)
 
 
-def test_a_pending_job_with_a_place_is_scheduled_there(make) -> None:
+def test_a_pending_job_with_a_placement_is_scheduled_there(make) -> None:
     assert decide(make.undriven(JobStatus.PENDING, placement=Placement("w9"))) == Transition(
         to=JobStatus.SCHEDULED, worker="w9"
     )
 
 
-def test_a_pending_job_without_a_place_says_why(make) -> None:
+def test_a_pending_job_without_a_placement_has_a_reason(make) -> None:
     assert decide(
         make.undriven(JobStatus.PENDING, placement=Unplaceable("all 2 slots are taken"))
     ) == NoTransition(reason="all 2 slots are taken")
 
 
-def test_a_pending_job_that_shall_not_wait_fails(make) -> None:
+def test_a_pending_job_that_must_not_wait_fails(make) -> None:
     decision = decide(
         make.undriven(
             JobStatus.PENDING, placement=Unplaceable("all 2 slots are taken", rejected=True)
@@ -200,16 +200,14 @@ def test_a_running_job_with_a_watched_driver_stays(make) -> None:
     ],
 )
 @pytest.mark.parametrize("wish", list(DesiredState))
-def test_finished_and_dead_is_finished_whatever_was_wished(make, status, wish) -> None:
+def test_finished_and_dead_is_finished_whatever_was_requested(make, status, wish) -> None:
     view = make.view(
         status, wish, driver=make.driver(end=0), pipelines=(make.pipeline(PipelineStatus.FINISHED),)
     )
     assert gone(decide(view)) == (JobStatus.FINISHED, None)
 
 
-def test_a_driver_that_lingers_after_its_work_is_pressed_and_the_job_finishes_even_so(
-    make, limits
-) -> None:
+def test_a_driver_that_does_not_exit_is_killed_and_the_job_still_finishes(make, limits) -> None:
     view = make.view(JobStatus.RUNNING, pipelines=(make.pipeline(PipelineStatus.FINISHED),))
     assert decide(view) == NoTransition(command=DriverCommand.STOP)
     assert decide(make.ordered(view, DriverCommand.STOP, limits.exit_ms)) == NoTransition(
@@ -254,7 +252,7 @@ def test_a_driver_that_died_is_started_again_at_the_cost_of_a_retry(make, end, w
     assert decision.failure.message == f"the driver died ({words})"
 
 
-def test_last_words_are_in_the_failure(make) -> None:
+def test_the_stderr_tail_is_in_the_failure(make) -> None:
     end = DriverEnd(at_ms=1, code=1, proof="exit", stderr_tail="out of memory")
     assert (
         decide(make.view(JobStatus.RUNNING, driver=make.driver(end=end))).reason
@@ -283,7 +281,7 @@ def test_progress_makes_the_budget_full_again(make) -> None:
     assert (decision.restart, decision.healed) == (True, True)
 
 
-def test_a_driver_that_was_told_to_end_from_outside_goes_on_at_no_cost(make) -> None:
+def test_a_driver_stopped_from_outside_restarts_at_no_cost(make) -> None:
     view = make.view(
         JobStatus.RUNNING,
         env={"retry_times": 0},
@@ -309,7 +307,7 @@ def test_another_worker_on_the_host_adopts_the_driver(make) -> None:
     ) == NoTransition(worker="w2")
 
 
-def test_a_driver_without_a_worker_goes_on_while_it_gives_signs_of_life(make) -> None:
+def test_a_driver_without_a_worker_continues_while_it_sends_heartbeats(make) -> None:
     decision = decide(make.view(JobStatus.RUNNING, supervision=DriverSupervision.GONE))
     assert isinstance(decision, NoTransition)
     assert decision.command is None
@@ -365,7 +363,7 @@ def test_a_stalled_job_is_killed_and_started_again_within_the_budget(make, statu
     ) == (JobStatus.FAILING, DriverCommand.KILL)
 
 
-def test_a_late_job_goes_on(make) -> None:
+def test_a_late_job_continues(make) -> None:
     assert (
         decide(
             make.view(JobStatus.RUNNING, health=JobHealth(CheckpointHealth.LATE, "batch too long"))
@@ -384,7 +382,7 @@ def test_a_late_job_goes_on(make) -> None:
     ("wish", "order"),
     [(DesiredState.CANCEL, DriverCommand.STOP), (DesiredState.FORCE_STOP, DriverCommand.KILL)],
 )
-def test_a_wish_to_stop_is_granted_where_a_driver_runs(make, status, wish, order) -> None:
+def test_a_requested_stop_is_applied_while_a_driver_runs(make, status, wish, order) -> None:
     assert gone(decide(make.view(status, wish))) == (JobStatus.CANCELING, order)
     assert gone(decide(make.view(status, wish, driver=make.driver(end=-9)))) == (
         JobStatus.CANCELING,
@@ -393,7 +391,7 @@ def test_a_wish_to_stop_is_granted_where_a_driver_runs(make, status, wish, order
 
 
 @STOPS
-def test_a_wish_to_stop_while_recovering_goes_on_killing(make, wish) -> None:
+def test_a_stop_while_recovering_keeps_killing(make, wish) -> None:
     view = make.ordered(make.view(JobStatus.RECOVERING, wish), DriverCommand.KILL)
     assert gone(decide(view)) == (JobStatus.CANCELING, DriverCommand.KILL)
 
@@ -402,7 +400,7 @@ def test_a_wish_to_stop_while_recovering_goes_on_killing(make, wish) -> None:
 
 
 @pytest.mark.parametrize("status", [JobStatus.CANCELING, JobStatus.FAILING])
-def test_a_stop_climbs_the_ladder_step_by_step(make, status, limits) -> None:
+def test_a_stop_escalates_step_by_step(make, status, limits) -> None:
     view = make.view(status, DesiredState.CANCEL)
     steps = [
         (DriverCommand.STOP, limits.stop_ms, DriverCommand.INTERRUPT),
@@ -440,13 +438,13 @@ def test_force_kills_at_once_even_after_a_cancel_has_begun(make) -> None:
     ) == NoTransition(command=DriverCommand.KILL)
 
 
-def test_an_order_never_becomes_weaker(make) -> None:
+def test_a_command_never_becomes_weaker(make) -> None:
     assert decide(
         make.ordered(make.view(JobStatus.CANCELING, DesiredState.CANCEL), DriverCommand.TERMINATE)
     ) == NoTransition(command=DriverCommand.TERMINATE)
 
 
-def test_a_failing_job_without_an_order_is_killed(make) -> None:
+def test_a_failing_job_without_a_command_is_killed(make) -> None:
     assert decide(make.view(JobStatus.FAILING)) == NoTransition(command=DriverCommand.KILL)
 
 
@@ -467,7 +465,7 @@ class TestWaitingForTheEndOfADriver:
             decide(make.view(status, supervision=DriverSupervision.GONE)), NoTransition
         )
 
-    def test_another_worker_on_the_host_carries_the_order_on(self, make, status) -> None:
+    def test_another_worker_on_the_host_continues_the_command(self, make, status) -> None:
         view = make.ordered(
             make.view(
                 status, supervision=DriverSupervision.REPLACEABLE, adopter="w2", driver_silent=True
@@ -477,15 +475,13 @@ class TestWaitingForTheEndOfADriver:
         )
         assert decide(view) == NoTransition(command=DriverCommand.KILL, worker="w2")
 
-    def test_without_an_assignment_the_worker_that_started_it_gets_the_order(
-        self, make, status
-    ) -> None:
+    def test_without_an_assignment_the_starting_worker_gets_the_command(self, make, status) -> None:
         decision = decide(make.view(status, assignment=None, supervision=DriverSupervision.NONE))
         assert isinstance(decision, NoTransition)
         assert decision.worker == "w"
         assert decision.command in (DriverCommand.STOP, DriverCommand.KILL)
 
-    def test_without_anyone_to_be_ordered_it_still_ends(self, make, status) -> None:
+    def test_without_a_worker_it_still_ends(self, make, status) -> None:
         view = make.view(
             status,
             assignment=None,

@@ -615,7 +615,7 @@ def walk_many(runs: int) -> None:
         walk(seed)
 
 
-def test_a_leader_that_gives_no_orders_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_without_commands_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "_order", lambda *_: None)
     with pytest.raises(AssertionError, match="not at rest"):
         walk_many(200)
