@@ -85,15 +85,6 @@ def _routes(context: ApiContext) -> list[BaseRoute]:
     logs = LogQueries(context)
     nodes = NodeHandlers(context)
     probes = HealthReport(context)
-    renderer = MetricsRenderer(context)
-
-    async def metrics(_request: Request) -> Response:
-        await renderer.catch_up()
-        return Response(renderer.text(), media_type=CONTENT_TYPE)
-
-    async def open_metrics(_request: Request) -> Response:
-        await renderer.catch_up()
-        return Response(renderer.open_text(), media_type=OPEN_CONTENT_TYPE)
 
     async def description(_request: Request) -> Response:
         return JSONResponse(document(context.settings.http.context_path.rstrip("/")))
@@ -122,8 +113,7 @@ def _routes(context: ApiContext) -> list[BaseRoute]:
         "/log/{name:path}": logs.here,
         "/get-all-log-name": logs.names,
         "/option-rules": option_rules,
-        "/metrics": metrics,
-        "/openmetrics": open_metrics,
+        **_metrics_handlers(context),
         "/health": probes.health,
         "/ready": probes.ready,
     }
@@ -159,6 +149,20 @@ def _routes(context: ApiContext) -> list[BaseRoute]:
             methods=["POST", "PUT", "DELETE"],
         ),
     ]
+
+
+def _metrics_handlers(context: ApiContext) -> dict[str, Handler]:
+    renderer = MetricsRenderer(context)
+
+    async def metrics(_request: Request) -> Response:
+        await renderer.catch_up()
+        return Response(renderer.text(), media_type=CONTENT_TYPE)
+
+    async def open_metrics(_request: Request) -> Response:
+        await renderer.catch_up()
+        return Response(renderer.open_text(), media_type=OPEN_CONTENT_TYPE)
+
+    return {"/metrics": metrics, "/openmetrics": open_metrics}
 
 
 def handled(handler: Handler, needed: Role) -> Handler:

@@ -5,7 +5,7 @@ work without JavaScript. A token is kept in a cookie that scripts cannot read an
 use.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qs
 
 from starlette.concurrency import run_in_threadpool
@@ -28,7 +28,7 @@ from tidegate.coordinator.accepted_changes import stopped_job
 from tidegate.coordinator.commands import UnknownJob
 from tidegate.coordinator.tokens import authenticate
 from tidegate.model.errors import UserError
-from tidegate.model.problem import BadJob
+from tidegate.model.problem import BadJob, Problem
 from tidegate.model.table_changes import AcceptedChange
 from tidegate.ui.drawing import graph
 from tidegate.ui.page_renderer import PageRenderer
@@ -236,7 +236,8 @@ class Actions:
         given = {
             key: form.get(key, "") for key in ("text", "format", "jobId", "jobName", "restore")
         }
-        marked = sorted({problem.at.line for problem in values["problems"] if problem.at.line})  # type: ignore[attr-defined]  # Problems
+        problems: Sequence[Problem] = values["problems"]  # type: ignore[assignment]  # from `found`
+        marked = sorted({problem.at.line for problem in problems if problem.at.line})
         return self.frame.page(
             request, "submit.html", status=status, given=given, marked=marked, **values
         )

@@ -76,7 +76,7 @@ class JobQueries:
         )
 
     async def failures(self, request: Request) -> Response:
-        """List the failures of a job, newest first; their number is limited where they are written."""
+        """List the failures of a job, newest first. They are limited when they are written."""
         job_id, cache = job_id_of(request.path_params["job_id"]), self.context.current()
         limit = positive(request, "limit") or FAILURES_DEFAULT
         state, outcome = cache.state(job_id), cache.outcome(job_id)
