@@ -15,10 +15,10 @@ from runpy import run_path
 
 import click
 
-from tidegate.cli import VERBS
+from tidegate.cli import COMMANDS
 from tidegate.cli.connectors import abilities, bounds, shown_default
 from tidegate.cli.exits import MEANINGS
-from tidegate.config.engine.options import DIFFERENCES, IGNORED
+from tidegate.config.engine.options import IGNORED, SEATUNNEL_DIFFERENCES
 from tidegate.config.engine.options import OPTIONS as ENGINE_OPTIONS
 from tidegate.config.env import OPTIONS as ENV_OPTIONS
 from tidegate.config.structure import COMMON_OPTIONS
@@ -107,7 +107,7 @@ IGNORED_HEAD = "These options are accepted and have no effect. They are reported
 def _engine_lines() -> Iterator[str]:
     yield from (ENGINE_HEAD, *_table(ENGINE_OPTIONS))
     yield from ("", "## Defaults that differ from SeaTunnel", "")
-    yield from (f"- `{key}`: {reason}" for key, reason in DIFFERENCES.items())
+    yield from (f"- `{key}`: {reason}" for key, reason in SEATUNNEL_DIFFERENCES.items())
     yield from ("", "## Ignored options", "", IGNORED_HEAD, "", "| key | reason |", "|---|---|")
     yield from (f"| `{key}` | {_cell(reason)} |" for key, reason in IGNORED.items())
 
@@ -193,7 +193,7 @@ def _command_lines() -> Iterator[str]:
         *(f"| {code} | {meaning} |" for code, meaning in MEANINGS.items()),
         "",
     )
-    for verb, place in sorted(VERBS.items()):
+    for verb, place in sorted(COMMANDS.items()):
         module, _, name = place.partition(":")
         yield from _help_lines(f"tidegate {verb}", getattr(import_module(module), name))
 

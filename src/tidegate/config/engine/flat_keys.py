@@ -92,9 +92,7 @@ def _add(
         flat.problems.append(
             _problem(at, shown, f"{key} is set twice, first on line {flat.leaves[key].at.line}")
         )
-    elif (
-        key in _BLOCKS or not key or any(each.key.startswith(f"{key}.") for each in OPTIONS.options)
-    ):
+    elif _is_block(key):
         if value is not None:
             flat.problems.append(
                 _problem(at, shown, f"{key or 'this'} is a block: write its keys below it")
@@ -114,6 +112,11 @@ def _add(
             if filled
             else FlatValue(value, at, shown)
         )
+
+
+def _is_block(key: str) -> bool:
+    known = OPTIONS.keys()
+    return key in _BLOCKS or not key or any(name.startswith(f"{key}.") for name in known)
 
 
 def _foreign_block_problems(
