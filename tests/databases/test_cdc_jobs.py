@@ -46,10 +46,13 @@ def runs() -> Iterator[CrashRuns]:
 
 def job(reader: str, target: Place) -> str:
     return f"""
-env {{ job.mode = "STREAMING", job.name = "cdc", parallelism = 2, checkpoint.interval = 10, batch.max-rows = 100, checkpoint.max-retained = 2 }}
+env {{ job.mode = "STREAMING", job.name = "cdc", parallelism = 2, checkpoint.interval = 10,
+  batch.max-rows = 100, checkpoint.max-retained = 2 }}
 source {{ {reader} }}
-sink {{ Jdbc {{ url = "{target.url}", driver = "org.postgresql.Driver", username = "{target.user}", password = "{target.password}"
-  generate_sink_sql = true, database = "{target.database}", table = "public.copied", primary_keys = ["id"] }} }}"""
+sink {{ Jdbc {{ url = "{target.url}", driver = "org.postgresql.Driver",
+  username = "{target.user}", password = "{target.password}"
+  generate_sink_sql = true, database = "{target.database}", table = "public.copied",
+    primary_keys = ["id"] }} }}"""
 
 
 def copied(target: Place, server: PostgresServer) -> list[tuple[Any, ...]]:

@@ -273,7 +273,8 @@ def job(home: Place, keyed: Keyed, target: Place) -> str:
         generate_sink_sql=True, database=target.database, table="public.copied", primary_keys=["k"]
     )
     return f"""
-env {{ job.mode = "STREAMING", job.name = "keys", parallelism = 2, checkpoint.interval = 10, batch.max-rows = {2 * EACH}, checkpoint.max-retained = 2 }}
+env {{ job.mode = "STREAMING", job.name = "keys", parallelism = 2, checkpoint.interval = 10,
+  batch.max-rows = {2 * EACH}, checkpoint.max-retained = 2 }}
 source {{ {reader} {{ {read} }} }}
 sink {{ Jdbc {{ {write} }} }}"""
 

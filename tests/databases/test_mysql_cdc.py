@@ -111,10 +111,13 @@ def test_log_range_is_repeatable(shop: BinlogShop) -> None:
 
 
 EVERY_TYPE = """create table everything (id int primary key,
-  u int unsigned, s smallint, su smallint unsigned, ti tinyint, b1 tinyint(1), ub bigint unsigned, m mediumint, mu mediumint unsigned,
+  u int unsigned, s smallint, su smallint unsigned, ti tinyint, b1 tinyint(1), ub bigint unsigned,
+    m mediumint, mu mediumint unsigned,
   d decimal(12,2), dd decimal(38,10), d65 decimal(60,5), d0 decimal(9,0), f float, g double, y year,
-  dt date, t0 time, t6 time(6), dt0 datetime, dt3 datetime(3), dt6 datetime(6), ts0 timestamp null, ts6 timestamp(6) null,
-  c char(10), cl char(255), v varchar(300), l varchar(50) character set latin1, g2 varchar(20) character set gbk, u2 varchar(20) character set utf16,
+  dt date, t0 time, t6 time(6), dt0 datetime, dt3 datetime(3), dt6 datetime(6),
+    ts0 timestamp null, ts6 timestamp(6) null,
+  c char(10), cl char(255), v varchar(300), l varchar(50) character set latin1,
+    g2 varchar(20) character set gbk, u2 varchar(20) character set utf16,
   bi binary(8), vb varbinary(20), tx text, bl blob, lt longtext, mb mediumblob, j json,
   e enum('a','it''s','c'), st set('x','y','z'), bt bit(12), b1t bit(1), uu uuid, i6 inet6, i4 inet4,
   gen int as (s + 1) stored, vir int as (s + 2) virtual) character set utf8mb4"""

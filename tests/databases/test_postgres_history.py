@@ -198,7 +198,7 @@ def test_restored_server_past_the_position_is_rejected(own: PostgresServer, bulk
         execute(own, *(f"insert into a values ({n}, 'other')" for n in range(100, 300)))
     execute(own, "select pg_switch_wal()")
     said = (
-        "transactions, and the position is of a time when it had"
+        "transactions, and .* at the time of the position"
         if bulk
         else "does not have the transaction"
     )

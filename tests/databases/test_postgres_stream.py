@@ -44,7 +44,7 @@ def log(postgres: PostgresServer, pg: Place, monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("it is read without a stream")
 
     monkeypatch.setattr(stream, "NEAR_BYTES", -1)
-    monkeypatch.setattr(stream, "_peeked", never)
+    monkeypatch.setattr(stream, "_peek_range", never)
     made = Log(postgres.port, pg.database)
     yield made
     made.end()
@@ -224,7 +224,7 @@ def test_full_disk_makes_ranges_be_read_from_the_server(
         raise OSError("no space left")
 
     monkeypatch.setattr(replication, "KEPT_BYTES_MAX", 10_000)
-    monkeypatch.setattr(replication.MessageBurst, "move", full)
+    monkeypatch.setattr(replication.MessageBurst, "move_to_file", full)
     begin = log.now()
     log("insert into t select n, repeat('x', 100) from generate_series(1, 3000) n")
     middle = log.now()

@@ -112,7 +112,8 @@ class CatalogCheckingSource(PartitionCheckingSource):
 
         `written` is the end of the log, which must be read before the catalogue.
         """
-        roots = self._roots = self._roots or roots_of(session, self._watched_tables())
+        roots = self._roots or roots_of(session, self._watched_tables())
+        self._roots = roots
         fingerprint_now = fingerprint(
             session, roots, self._schemas(), self.publication, self._types, _version(session)
         )

@@ -145,7 +145,8 @@ class _Transaction:
         self.savepoints = self.savepoints[: at + 1] if at is not None else []
         if self.tables - tables or self.rows > rows:
             self.skip.append((file, begin, end))
-        self.tables, self.rows = tables | (self.tables & nontransactional), rows
+        self.tables = tables | (self.tables & nontransactional)
+        self.rows = rows
 
 
 @dataclass(kw_only=True, slots=True)
@@ -173,7 +174,8 @@ class _ScanState:
 
     def end_transaction(self, event: LogEvent) -> None:
         """End the transaction with this event, and add it to the range."""
-        transaction, self.transaction = self.transaction, None
+        transaction = self.transaction
+        self.transaction = None
         if transaction is not None:
             self.tables |= transaction.tables
             self.rows += transaction.rows

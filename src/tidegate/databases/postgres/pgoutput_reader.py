@@ -135,10 +135,8 @@ class _TableCollector:
     def take_committed(self) -> pa.RecordBatch:
         """Return the changes of finished transactions in the schema of the table."""
         batch = self._batch(bytes(self._committed_kinds), self._committed_columns)
-        self._committed_kinds, self._committed_columns = (
-            bytearray(),
-            [[] for _ in self._committed_columns],
-        )
+        self._committed_kinds = bytearray()
+        self._committed_columns = [[] for _ in self._committed_columns]
         return batch
 
     def take(self) -> pa.RecordBatch:

@@ -100,12 +100,10 @@ class MessageBurst:
         offset = file.seek(0, os.SEEK_END)
         if file.write(b"".join(self.data)) != self.size:
             raise OSError("the disk is full")
-        self.file, self.offset, self.sizes, self.data = (
-            file,
-            offset,
-            array("I", map(len, self.data)),
-            [],
-        )
+        self.file = file
+        self.offset = offset
+        self.sizes = array("I", map(len, self.data))
+        self.data = []
 
 
 class ReplicationStream:
@@ -129,9 +127,11 @@ class ReplicationStream:
         self._commit = 0
         self._seen = start
         self._read = 0  # number of the first burst that nobody has read
-        self._asked_s = self._pulled_s = 0.0
+        self._requested_s = 0.0
+        self._polled_s = 0.0
         self._answered = True
-        self._heard_s = self._reported_s = time.monotonic()
+        self._received_s = time.monotonic()
+        self._reported_s = self._received_s
         self.connection = connect(address, replication="database")
         try:
             self._begin(slot, publication, start)
@@ -203,7 +203,7 @@ class ReplicationStream:
                     yield with_layouts(burst.messages()[low:high], layouts)
                 if (
                     self._prefetched < PREFETCH_BYTES_MAX
-                    and time.monotonic() - self._pulled_s > PREFETCH_S
+                    and time.monotonic() - self._polled_s > PREFETCH_S
                 ):
                     self._receive(wait=False)  # so that the server continues while these are used
                 if high < burst.count:
@@ -239,7 +239,7 @@ class ReplicationStream:
     def _receive(self, *, wait: bool) -> bool:
         """Receive what the server has sent; return False if that is nothing."""
         with self._wire:
-            self._pulled_s = time.monotonic()
+            self._polled_s = time.monotonic()
             try:
                 data = self._available()
                 if not data and wait:
@@ -274,7 +274,7 @@ class ReplicationStream:
                 connection.consume_input()
                 consumed = True
         if found:
-            self._heard_s = time.monotonic()
+            self._received_s = time.monotonic()
         return found
 
     def _on_keepalive(self, data: bytes) -> None:
@@ -283,7 +283,7 @@ class ReplicationStream:
         Every transaction whose commit lies before its position was sent before it.
         """
         (position,) = struct.unpack_from(">Q", data, 1)
-        self._heard_s = time.monotonic()
+        self._received_s = time.monotonic()
         self._answered = True
         self._seen = max(self._seen, position)
         if data[17]:
@@ -299,11 +299,11 @@ class ReplicationStream:
     def _wait(self) -> None:
         """Wait a moment for messages; ask the server for its position."""
         now_s = time.monotonic()
-        if now_s - self._heard_s > SILENCE_S_MAX:
+        if now_s - self._received_s > SILENCE_S_MAX:
             raise psycopg.OperationalError(
                 f"the replication stream is silent for {SILENCE_S_MAX:g} s"
             )
-        if now_s - self._asked_s > (POLL_S if self._answered else REPORT_S):
+        if now_s - self._requested_s > (POLL_S if self._answered else REPORT_S):
             self._report(ask=True)
         poller = select.poll()
         poller.register(self.connection.pgconn.socket, select.POLLIN)
@@ -318,7 +318,7 @@ class ReplicationStream:
         self.connection.pgconn.flush()
         self._reported_s = time.monotonic()
         if ask:
-            self._asked_s = self._reported_s
+            self._requested_s = self._reported_s
             self._answered = False
 
     def _append(self, data: list[bytes]) -> None:
