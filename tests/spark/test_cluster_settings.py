@@ -16,7 +16,7 @@ from tidegate.cli.spark_submit import spark_conf as verb
 from tidegate.config.engine.settings import load_engine
 from tidegate.model.errors import TransientError, UserError
 from tidegate.spark import cluster, executor, gateway, tasks
-from tidegate.spark.deployment import DeploymentRequest, deployment, engine_block
+from tidegate.spark.deployment import DeploymentRequest, plan_deployment, engine_block
 from tidegate.spark.errors import ExecutorsIncompatible, translate
 from tidegate.spark.session import SessionSettings, jvm_environ, spark_conf
 
@@ -213,7 +213,7 @@ WANTED = (
 def test_printed_block_is_parsed_back_by_the_engine(
     tmp_path: Path, wanted: DeploymentRequest
 ) -> None:
-    made = deployment(wanted)
+    made = plan_deployment(wanted)
     file = tmp_path / "tidegate.yaml"
     file.write_text(engine_block(made))
     settings, _, problems = load_engine(file, {})
@@ -227,7 +227,7 @@ def test_spark_submit_accepts_the_generated_settings(
 ) -> None:
     conf = spark_conf(
         SessionSettings(
-            name="job", work=tmp_path / "work", logs=tmp_path / "logs", conf=deployment(wanted).conf
+            name="job", work=tmp_path / "work", logs=tmp_path / "logs", conf=plan_deployment(wanted).conf
         ),
         None,
     )
@@ -271,12 +271,12 @@ def submit_arguments(spark: SparkSession, arguments: list[str]) -> Any:
             "--claim and --shared go together",
         ),
         (DeploymentRequest(master="local[4]"), "needs no settings"),
-        (DeploymentRequest(master="mesos://x"), "is no master of Spark"),
+        (DeploymentRequest(master="mesos://x"), "is not a Spark master"),
     ],
 )
 def test_missing_settings_are_reported(wanted: DeploymentRequest, told: str) -> None:
     with pytest.raises(UserError, match=told):
-        deployment(wanted)
+        plan_deployment(wanted)
 
 
 def test_command_prints_the_block_and_writes_the_files(tmp_path: Path) -> None:

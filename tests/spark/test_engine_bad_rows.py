@@ -31,7 +31,7 @@ CASES: list[tuple[str, str | bytes | None, dict[str, Any], str]] = [
     ("csv", '1,1\n2,"3\n4,5\n', {}, 'line 2: quote: the quote " is not closed'),
     ("csv", "1,1\n2\n", {}, "line 2: the row has 1 field instead of 2"),
     ("csv", "id,amount\n".encode("utf-16"), {}, 'set encoding = "UTF-16LE"'),
-    ("json", '{"id":1,"amount":1}\n{"id":2}\n', {}, "line 2: column amount: there is no such key"),
+    ("json", '{"id":1,"amount":1}\n{"id":2}\n', {}, "line 2: column amount: the key is missing"),
     ("parquet", None, {}, "row 2: column id: '1099511627776' (int64) does not fit into int"),
 ]
 

@@ -20,7 +20,7 @@ from tidegate.spark.session import (
     master_of,
     spark_conf,
 )
-from tidegate.spark.startup_cache import Cached
+from tidegate.spark.startup_cache import StartupArchive
 
 
 def settings(place: Path, **more: Any) -> SessionSettings:
@@ -186,7 +186,7 @@ def test_empty_or_damaged_cache_is_a_miss(tmp_path: Path) -> None:
     (entry / "command.json").write_text(
         json.dumps({"version": startup_cache.VERSION, "command": ["java"]})
     )
-    assert startup_cache.find(tmp_path, java, home) == Cached(
+    assert startup_cache.find(tmp_path, java, home) == StartupArchive(
         archive=entry / "classes.jsa", command=("java",)
     )
 
@@ -196,9 +196,9 @@ def test_cached_command_has_options_and_memory_of_the_session(
 ) -> None:
     for name in startup_cache.ENVIRON_OWN:
         monkeypatch.delenv(name, raising=False)
-    cached = Cached(
+    cached = StartupArchive(
         archive=tmp_path / "x.jsa",
-        command=("java", "-Xmx1234m", startup_cache.OPTIONS_HERE, "Main"),
+        command=("java", "-Xmx1234m", startup_cache.OPTIONS_PLACEHOLDER, "Main"),
     )
     conf = {"spark.driver.memory": "2g", "spark.driver.extraJavaOptions": "-Da=b -Dc=d"}
     command = startup_cache.command(cached, conf)
@@ -207,7 +207,7 @@ def test_cached_command_has_options_and_memory_of_the_session(
 
 
 def test_launcher_settings_bypass_the_cache(tmp_path: Path) -> None:
-    cached = Cached(archive=tmp_path / "x.jsa", command=("java",))
+    cached = StartupArchive(archive=tmp_path / "x.jsa", command=("java",))
     conf = {
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": "-Da=b",
