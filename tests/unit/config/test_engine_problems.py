@@ -6,12 +6,12 @@ from tidegate.config.engine.settings import read_engine
 from tidegate.model.problem import Severity
 
 
-def told(text: str, *, strict: bool = False, **environ: str) -> list[str]:
+def reported(text: str, *, strict: bool = False, **environ: str) -> list[str]:
     return [str(problem) for problem in read_engine(text, "e.yaml", environ, strict=strict)[2]]
 
 
 def one(text: str, **environ: str) -> str:
-    problems = told(text, **environ)
+    problems = reported(text, **environ)
     assert len(problems) == 1, problems
     return problems[0]
 
@@ -29,7 +29,7 @@ def test_all_problems_are_reported_at_once_in_file_order() -> None:
   job-schedule-strategy: WAITT
   history-job-expire-minutes: soon
 """
-    assert told(text) == [
+    assert reported(text) == [
         (
             "e.yaml:2: error: tidegate.state.url: the variable NOT_SET is not set: set it in the"
             " environment, or write ${NOT_SET:default}"
@@ -72,11 +72,11 @@ def test_refused_value_has_no_effect() -> None:
 
 def test_unknown_key_is_a_warning_or_an_error_if_strict() -> None:
     text = "seatunnel:\n  engine:\n    backup-cont: 1\n"
-    assert told(text) == [
+    assert reported(text) == [
         "e.yaml:3: warning: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean"
         " 'backup-count'?"
     ]
-    assert told(text, strict=True) == [
+    assert reported(text, strict=True) == [
         "e.yaml:3: error: seatunnel.engine.backup-cont: unknown option backup-cont; did you mean"
         " 'backup-count'?"
     ]
@@ -87,12 +87,12 @@ def test_an_unknown_block_beside_the_engine_is_a_warning_and_that_of_the_cluster
         "tidegate: {http.port: 1}\nloging: {level: x}\nhazelcast: {cluster-name: y}\nseatunnel:\n "
         " other: 1\n"
     )
-    assert [line.partition(": ")[2].partition(":")[0] for line in told(text)] == [
+    assert [line.partition(": ")[2].partition(":")[0] for line in reported(text)] == [
         "warning",
         "notice",
         "warning",
     ]
-    assert [line.partition(": ")[2].partition(":")[0] for line in told(text, strict=True)] == [
+    assert [line.partition(": ")[2].partition(":")[0] for line in reported(text, strict=True)] == [
         "error",
         "notice",
         "error",
@@ -227,13 +227,13 @@ def test_values_are_checked_against_each_other(body: str, words: str) -> None:
     ],
 )
 def test_api_with_authentication_or_on_loopback_has_no_warning(body: str) -> None:
-    assert told(f"tidegate: {body}") == []
+    assert reported(f"tidegate: {body}") == []
 
 
 def test_a_mistake_of_syntax_does_not_hide_the_others() -> None:
     assert [
         line.split(":")[1]
-        for line in told(
+        for line in reported(
             "tidegate:\n  http.port: x\n  http.port: 1\n  driver.warm: !hot 1\n "
             " worker.lease-ms: 1\n"
         )

@@ -16,7 +16,7 @@ def parse(text: str) -> Document:
     return parse_yaml(text, "e.yaml")
 
 
-def told(text: str) -> list[str]:
+def reported(text: str) -> list[str]:
     return [str(problem) for problem in parse(text).problems]
 
 
@@ -73,7 +73,7 @@ def test_empty_file_has_no_data_and_no_problem(text: str) -> None:
 
 def test_all_keys_that_are_given_twice_are_named_and_the_first_ones_hold() -> None:
     text = "a: 1\nb: 2\na: 3\nc:\n  d: 4\n  d: 5\n"
-    assert told(text) == [
+    assert reported(text) == [
         "e.yaml:3: error: a is set twice, first on line 1",
         "e.yaml:6: error: d is set twice, first on line 5",
     ]
@@ -120,7 +120,7 @@ def test_a_mistake_is_named_with_its_line(text: str, line: int, words: str) -> N
     ],
 )
 def test_unquoted_password_is_not_in_the_message(value: str) -> None:
-    complaints = told(f"password: {value}\n")
+    complaints = reported(f"password: {value}\n")
     assert complaints
     assert not any("hunter2" in complaint for complaint in complaints)
 
@@ -128,17 +128,17 @@ def test_unquoted_password_is_not_in_the_message(value: str) -> None:
 def test_aliases_are_followed_up_to_a_limit() -> None:
     assert parse("a: &x {b: 1}\nc: *x\n").data == {"a": {"b": 1}, "c": {"b": 1}}
     levels = [f"k{i}: &k{i} [{', '.join([f'*k{i - 1}'] * 10)}]" for i in range(1, 9)]
-    assert "with its aliases" in told("\n".join(["k0: &k0 [1]", *levels]))[0]
-    assert "with its aliases" in told("a: &x {b: *x}\n")[0]
+    assert "with its aliases" in reported("\n".join(["k0: &k0 [1]", *levels]))[0]
+    assert "with its aliases" in reported("a: &x {b: *x}\n")[0]
 
 
 @pytest.mark.parametrize("text", ["[" * 5_000, "a: " + "{b: " * 100 + "1" + "}" * 100])
 def test_unbounded_nesting_is_refused(text: str) -> None:
-    assert "nested too deep" in told(text)[0]
+    assert "nested too deep" in reported(text)[0]
 
 
 def test_file_of_a_million_characters_is_not_parsed() -> None:
-    assert told("#" * (CHARS_MAX + 1)) == [
+    assert reported("#" * (CHARS_MAX + 1)) == [
         f"e.yaml: error: the file has more than {CHARS_MAX:,} characters: it is not an engine's"
         " file"
     ]

@@ -136,7 +136,7 @@ def test_target_record_is_the_newest_record_or_the_checkpoint_of_the_fence(
     assert remembered(kit.Generation(tmp_path, 2), 4) == 5
     kit.Generation(tmp_path, 2).open(checkpoint=4, rewind=True)
     assert remembered(kit.Generation(tmp_path, 3), 4) == 4, (
-        "its record was pruned and the later ones taken back: the fence tells"
+        "its record was pruned and the later ones rolled back: the fence holds the checkpoint"
     )
     assert remembered(kit.Generation(tmp_path, 3), 5) == 4
 
@@ -186,10 +186,10 @@ def test_directory_replaced_by_a_copy_of_itself_must_be_opened_again(
 def test_task_reports_a_removed_directory(kit: Any, tmp_path: Path) -> None:
     driver = kit.Generation(tmp_path / "out", 1).open()
     shutil.rmtree(tmp_path / "out")
-    with pytest.raises(DirectoryRemoved, match="was removed") as told:
+    with pytest.raises(DirectoryRemoved, match="was removed") as raised:
         driver.stage(1, [1])
-    assert "hosts share" not in str(told.value)
-    assert isinstance(told.value, DiskTrouble), "tried again, as a full disk is"
+    assert "hosts share" not in str(raised.value)
+    assert isinstance(raised.value, DiskTrouble), "retried, as a full disk is"
     driver.sink._host = "another-host"
     with pytest.raises(DirectoryRemoved, match="all hosts share"):
         driver.stage(1, [1])

@@ -115,7 +115,7 @@ def test_two_sinks_of_one_job_can_share_a_directory(kit: Any, tmp_path: Path) ->
     third = kit.Generation(tmp_path, 1, operator="a", pipeline=2).open()
     for driver, ids in ((first, [1]), (second, [2]), (third, [3])):
         driver.batch(1, ids)
-    kit.Generation(tmp_path, 2, operator="a").open(checkpoint=0)  # takes back its own batch only
+    kit.Generation(tmp_path, 2, operator="a").open(checkpoint=0)  # rolls back its own batch only
     assert kit.rows(tmp_path) == [2, 3]
 
 

@@ -27,8 +27,8 @@ def test_every_record_after_the_restore_point_is_returned_with_its_offsets(
     kit: Any, tmp_path: Path
 ) -> None:
     four_batches(kit, tmp_path)
-    told = kit.Generation(tmp_path, 2).committer.uncheckpointed_commits(resume(2, 2))
-    assert [(r.checkpoint, r.offsets) for r in told] == [
+    ranges = kit.Generation(tmp_path, 2).committer.uncheckpointed_commits(resume(2, 2))
+    assert [(r.checkpoint, r.offsets) for r in ranges] == [
         (3, {"Source[0]": [2, 3]}),
         (4, {"Source[0]": [3, 4]}),
     ]

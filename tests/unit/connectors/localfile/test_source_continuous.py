@@ -108,7 +108,7 @@ def test_file_from_the_future_is_read_when_two_listings_agree(
     source = make(tmp_path, scan_interval=10_000)
     offset = source.initial()
     assert run_batch(source, offset) == (offset, [])
-    assert run_batch(source, offset) == (offset, [])  # within the interval: not looked at again
+    assert run_batch(source, offset) == (offset, [])  # within the interval: not listed again
     source._listed_at -= 10
     (tmp_path / "f").write_text("x\ny\n")
     assert run_batch(source, offset) == (offset, [])
@@ -144,7 +144,7 @@ def test_has_backlog_while_files_or_parts_wait_for_the_next_batch(tmp_path: Path
         (tmp_path / name).write_text("1\n2\n3\n")
     source = make(tmp_path)
     offset, found = source.initial(), []
-    assert source.has_backlog(offset)  # nobody has looked yet
+    assert source.has_backlog(offset)  # nothing was listed yet
     read = 0
     while read < 9:
         offset, lines = run_batch(source, offset, Limit(rows=4))

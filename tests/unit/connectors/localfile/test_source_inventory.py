@@ -112,11 +112,13 @@ def test_a_missing_file_is_an_error_by_name_until_it_is_back(
     root, offset = begun(tmp_path)
     path = root / f"{number}"
     path.rename(tmp_path / "saved")
-    told = f"1 file to be read is missing: {path} \\(2 bytes\\), listed at 20"
+    message = f"1 file to be read is missing: {path} \\(2 bytes\\), listed at 20"
     if kind == "ranges":
-        told = f"of [23] files that were listed after .* up to {root}/[58] at 20.*, 1 are missing"
+        message = (
+            f"of [23] files that were listed after .* up to {root}/[58] at 20.*, 1 are missing"
+        )
     for look in (lambda: make(root).latest(offset, TWO), lambda: make(root).is_exhausted(offset)):
-        with pytest.raises((FilesMissing, RangeChanged), match=told):
+        with pytest.raises((FilesMissing, RangeChanged), match=message):
             look()
     os.utime(
         tmp_path / "saved", (1_000_000 + number, 1_000_000 + number)
