@@ -1,4 +1,4 @@
-"""Shared parts of the coordinator tests: a manual clock, a plan, an installation on a memory store."""
+"""Shared parts of the coordinator tests: a manual clock, a plan, an installation."""
 
 import threading
 from dataclasses import replace
@@ -33,7 +33,7 @@ OPERATOR = "Source[0]-FakeSource"
 
 
 class Hands:
-    """A clock that moves when it is told to."""
+    """A clock that moves only on request."""
 
     def __init__(self) -> None:
         self.ms = 1_700_000_000_000

@@ -47,7 +47,7 @@ def save(
 
 
 def scheduled(here: Installation, job_id: int = 7) -> PipelineState:
-    """Let a leader schedule the next generation; return the state that its driver resumes from."""
+    """Let a leader schedule the next generation; return its pipeline state."""
     leader = LeadingServer(here)
     leader.worker()
     leader.turns(3)

@@ -78,7 +78,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 
 def beat(leader: LeadingServer, job_id: int = 7, *, checkpoint: bool = False) -> None:
-    """A sign of life of a driver that waits for its next batch; with a checkpoint, one of progress."""
+    """A heartbeat of a driver that waits for its next batch; with a checkpoint, one of progress."""
     metrics = PipelineMetrics(
         pipeline=1,
         generation=leader.here.state(job_id).generation,

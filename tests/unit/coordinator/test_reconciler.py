@@ -286,7 +286,7 @@ def test_a_heartbeat_during_a_pause_of_the_leader_prevents_the_death_record(
         decision: Transition,
     ) -> None:
         """Between the leader's look, which found nothing but silence, and its word the driver gives
-        a sign of life.
+        a heartbeat.
         """
         if decision.proof and not heard:
             figures = PipelineMetrics(pipeline=1, generation=1, at_ms=leader.here.clock.now_ms())

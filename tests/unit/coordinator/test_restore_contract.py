@@ -248,7 +248,7 @@ def test_an_older_savepoint_supersedes_the_newer_ones(here: Installation) -> Non
         here.submit(restore="savepoint:1700000000002")
     here.submit(restore="latest")
     assert here.submit(8, restore="savepoint:1700000000002", source=7).fork, (
-        "while the lineage goes on, another job may fork from it"
+        "while the lineage continues, another job may fork from it"
     )
 
 

@@ -1,4 +1,4 @@
-"""Heartbeats of servers: listed while alive, removed at shutdown or by the leader when silent."""
+"""Heartbeats of servers: listed while alive, removed at shutdown or when silent."""
 
 from typing import Any
 

@@ -37,12 +37,12 @@ def job(source: str = CDC, sink: str = KEYED + "}") -> Plan:
     return found.plan
 
 
-def planned(here: Installation, of: Plan, wish: RestoreOptions) -> RestoreReport:
+def planned(here: Installation, of: Plan, options: RestoreOptions) -> RestoreReport:
     return prepare_restore(
         here.store,
         here.storage,
         RestoreRequest(
-            snapshot=here.snapshot(), name="a job", plan=of, options=wish, status="FAILED"
+            snapshot=here.snapshot(), name="a job", plan=of, options=options, status="FAILED"
         ),
     ).report
 
@@ -82,9 +82,9 @@ def test_a_new_snapshot_after_a_lost_log_announces_rows_that_stay(here: Installa
     here.submit(of=of)
     checkpoints(here, 1)
     here.ended(JobStatus.FAILED)
-    wish = RestoreOptions(RestoreSource.LATEST, on_incompatible=OnIncompatible.DROP)
-    assert not told(planned(here, of, wish))
-    report = planned(here, of, replace(wish, on_position_lost=OnPositionLost.INITIAL))
+    options = RestoreOptions(RestoreSource.LATEST, on_incompatible=OnIncompatible.DROP)
+    assert not told(planned(here, of, options))
+    report = planned(here, of, replace(options, on_position_lost=OnPositionLost.INITIAL))
     assert any(
         "rows that were deleted meanwhile stay in the target" in note for note in report.notes
     ), report.notes

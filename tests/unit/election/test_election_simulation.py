@@ -292,8 +292,8 @@ def test_faults_of_the_store_reach_the_electors(seed: int) -> None:
             def noted(*arguments, inner=inner):
                 try:
                     return inner(*arguments)
-                except (Conflict, StoreUnavailable, OutcomeUnknown) as weather:
-                    met.add(type(weather).__name__)
+                except (Conflict, StoreUnavailable, OutcomeUnknown) as error:
+                    met.add(type(error).__name__)
                     raise
 
             candidate.store.transact = noted

@@ -38,7 +38,7 @@ class Make:
     generation = GENERATION
     now_ms = NOW_MS
 
-    def record(self, wish: DesiredState = DesiredState.RUN, **env: Any) -> JobRecord:
+    def record(self, desired: DesiredState = DesiredState.RUN, **env: Any) -> JobRecord:
         plan = Plan(job_name="j", env=JobEnv(**env), pipelines=(PipelinePlan(id=1, actions=()),))
         return JobRecord(
             job_id=JOB,
@@ -46,7 +46,7 @@ class Make:
             initialization_ms=1,
             lineage="l",
             plan=plan,
-            intent=JobIntent(desired=wish),
+            intent=JobIntent(desired=desired),
         )
 
     def process(self, pid: int = 42) -> ProcessRef:
@@ -113,7 +113,7 @@ class Make:
     def view(
         self,
         status: JobStatus,
-        wish: DesiredState = DesiredState.RUN,
+        desired: DesiredState = DesiredState.RUN,
         *,
         env: dict[str, Any] | None = None,
         state: dict[str, Any] | None = None,
@@ -129,13 +129,13 @@ class Make:
         }
         return JobObservation(
             now_ms=NOW_MS,
-            record=self.record(wish, **(env or {})),
+            record=self.record(desired, **(env or {})),
             state=about,
             **{**alive, **fields},
         )
 
     def undriven(
-        self, status: JobStatus, wish: DesiredState = DesiredState.RUN, **fields: Any
+        self, status: JobStatus, desired: DesiredState = DesiredState.RUN, **fields: Any
     ) -> JobObservation:
         """A job without a driver or an assignment, unless the fields say otherwise."""
         nothing: dict[str, Any] = {
@@ -144,7 +144,7 @@ class Make:
             "supervision": DriverSupervision.NONE,
             "pipelines": (self.pipeline(PipelineStatus.CREATED),),
         }
-        return self.view(status, wish, **{**nothing, **fields})
+        return self.view(status, desired, **{**nothing, **fields})
 
     def ordered(
         self, view: JobObservation, order: DriverCommand, age_ms: int = 0

@@ -70,13 +70,13 @@ PIPELINES = st.builds(
     confirmed_ms=st.sampled_from([0, 5, 15]),
 )
 RECORDS = st.builds(
-    lambda wish, times: JobRecord(
+    lambda desired, times: JobRecord(
         job_id=1,
         name="j",
         initialization_ms=1,
         lineage="l",
         plan=Plan(job_name="j", env=JobEnv(retry_times=times), pipelines=()),
-        intent=JobIntent(desired=wish),
+        intent=JobIntent(desired=desired),
     ),
     st.sampled_from(DesiredState),
     st.integers(0, 3),
@@ -271,9 +271,9 @@ def test_the_diagram_shows_every_exit_once() -> None:
     assert ("UNKNOWABLE", "[*]") not in drawn
 
 
-@pytest.mark.parametrize("wish", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
+@pytest.mark.parametrize("desired", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
 def test_servers_end_a_run_that_ignores_a_stop(
-    make: Any, limits: LifecycleLimits, wish: DesiredState
+    make: Any, limits: LifecycleLimits, desired: DesiredState
 ) -> None:
     led = {"leader": make.process(1)}
     alone = {
@@ -285,14 +285,14 @@ def test_servers_end_a_run_that_ignores_a_stop(
     }
     patient = make.view(
         JobStatus.RUNNING,
-        wish,
+        desired,
         state=led,
         **alone,
         desired_age_ms=machine.FORCE_STOP_TIMEOUT_MS - 1,
     )
     assert machine.decide(patient) == NoTransition()
     overdue = make.view(
-        JobStatus.RUNNING, wish, state=led, **alone, desired_age_ms=escalation_ms(limits)
+        JobStatus.RUNNING, desired, state=led, **alone, desired_age_ms=escalation_ms(limits)
     )
     decision = machine.decide(overdue)
     assert isinstance(decision, Transition)
@@ -309,7 +309,7 @@ def test_servers_end_a_run_that_ignores_a_stop(
     }
     waits = machine.decide(
         make.view(
-            JobStatus.CANCELING, wish, state=led, **killed, desired_age_ms=escalation_ms(limits)
+            JobStatus.CANCELING, desired, state=led, **killed, desired_age_ms=escalation_ms(limits)
         )
     )
     assert isinstance(waits, NoTransition)
@@ -317,7 +317,7 @@ def test_servers_end_a_run_that_ignores_a_stop(
     killed["driver"] = make.driver(end=-9, worker="")
     ended = machine.decide(
         make.view(
-            JobStatus.CANCELING, wish, state=led, **killed, desired_age_ms=escalation_ms(limits)
+            JobStatus.CANCELING, desired, state=led, **killed, desired_age_ms=escalation_ms(limits)
         )
     )
     assert isinstance(ended, Transition)

@@ -15,7 +15,7 @@ from tidegate.model.records import (
     PipelineStatus,
 )
 
-STOPS = pytest.mark.parametrize("wish", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
+STOPS = pytest.mark.parametrize("desired", [DesiredState.CANCEL, DesiredState.FORCE_STOP])
 STALLED = JobHealth(CheckpointHealth.STALLED, "batch too long")
 GONE_AND_SILENT = {"supervision": DriverSupervision.GONE, "driver_silent": True}
 LIVING = [
@@ -49,18 +49,18 @@ def test_a_job_that_was_accepted_goes_to_the_queue(make, status) -> None:
 
 @STOPS
 @pytest.mark.parametrize("status", [JobStatus.INITIALIZING, JobStatus.CREATED, JobStatus.PENDING])
-def test_a_job_that_never_ran_is_canceled_at_once(make, status, wish) -> None:
-    assert gone(decide(make.undriven(status, wish))) == (JobStatus.CANCELED, None)
+def test_a_job_that_never_ran_is_canceled_at_once(make, status, desired) -> None:
+    assert gone(decide(make.undriven(status, desired))) == (JobStatus.CANCELED, None)
 
 
 @STOPS
-def test_a_canceled_job_whose_older_driver_may_live_waits_for_its_end(make, wish) -> None:
-    order = DriverCommand.KILL if wish is DesiredState.FORCE_STOP else DriverCommand.STOP
-    decision = decide(make.undriven(JobStatus.PENDING, wish, driver=make.driver(generation=2)))
+def test_a_canceled_job_whose_older_driver_may_live_waits_for_its_end(make, desired) -> None:
+    order = DriverCommand.KILL if desired is DesiredState.FORCE_STOP else DriverCommand.STOP
+    decision = decide(make.undriven(JobStatus.PENDING, desired, driver=make.driver(generation=2)))
     assert gone(decision) == (JobStatus.CANCELING, order)
     assert decision.worker == "w"
     assert decide(
-        make.undriven(JobStatus.CREATED, wish, driver=make.driver(generation=2))
+        make.undriven(JobStatus.CREATED, desired, driver=make.driver(generation=2))
     ) == Transition(to=JobStatus.PENDING)
 
 
@@ -133,10 +133,10 @@ def test_a_clock_that_was_set_back_does_not_hold_a_retry(make) -> None:
 # --- scheduled
 
 
-def scheduled(make, wish=DesiredState.RUN, **fields):
+def scheduled(make, desired=DesiredState.RUN, **fields):
     return make.undriven(
         JobStatus.SCHEDULED,
-        wish,
+        desired,
         **{"assignment": make.assignment(), "supervision": DriverSupervision.ALIVE, **fields},
     )
 
@@ -199,10 +199,13 @@ def test_a_running_job_with_a_watched_driver_stays(make) -> None:
         JobStatus.FAILING,
     ],
 )
-@pytest.mark.parametrize("wish", list(DesiredState))
-def test_finished_and_dead_is_finished_whatever_was_requested(make, status, wish) -> None:
+@pytest.mark.parametrize("desired", list(DesiredState))
+def test_finished_and_dead_is_finished_whatever_was_requested(make, status, desired) -> None:
     view = make.view(
-        status, wish, driver=make.driver(end=0), pipelines=(make.pipeline(PipelineStatus.FINISHED),)
+        status,
+        desired,
+        driver=make.driver(end=0),
+        pipelines=(make.pipeline(PipelineStatus.FINISHED),),
     )
     assert gone(decide(view)) == (JobStatus.FINISHED, None)
 
@@ -379,20 +382,20 @@ def test_a_late_job_continues(make) -> None:
     "status", [JobStatus.SCHEDULED, JobStatus.RUNNING, JobStatus.DOING_SAVEPOINT]
 )
 @pytest.mark.parametrize(
-    ("wish", "order"),
+    ("desired", "order"),
     [(DesiredState.CANCEL, DriverCommand.STOP), (DesiredState.FORCE_STOP, DriverCommand.KILL)],
 )
-def test_a_requested_stop_is_applied_while_a_driver_runs(make, status, wish, order) -> None:
-    assert gone(decide(make.view(status, wish))) == (JobStatus.CANCELING, order)
-    assert gone(decide(make.view(status, wish, driver=make.driver(end=-9)))) == (
+def test_a_requested_stop_is_applied_while_a_driver_runs(make, status, desired, order) -> None:
+    assert gone(decide(make.view(status, desired))) == (JobStatus.CANCELING, order)
+    assert gone(decide(make.view(status, desired, driver=make.driver(end=-9)))) == (
         JobStatus.CANCELING,
         order,
     )
 
 
 @STOPS
-def test_a_stop_while_recovering_keeps_killing(make, wish) -> None:
-    view = make.ordered(make.view(JobStatus.RECOVERING, wish), DriverCommand.KILL)
+def test_a_stop_while_recovering_keeps_killing(make, desired) -> None:
+    view = make.ordered(make.view(JobStatus.RECOVERING, desired), DriverCommand.KILL)
     assert gone(decide(view)) == (JobStatus.CANCELING, DriverCommand.KILL)
 
 
@@ -600,15 +603,15 @@ def test_a_job_whose_run_has_died_fails_and_says_so(make, status) -> None:
 
 
 @pytest.mark.parametrize("status", sorted(TERMINAL))
-@pytest.mark.parametrize("wish", list(DesiredState))
-def test_terminal_is_terminal_whatever_is_seen(make, status, wish) -> None:
+@pytest.mark.parametrize("desired", list(DesiredState))
+def test_terminal_is_terminal_whatever_is_seen(make, status, desired) -> None:
     for seen in (
-        make.view(status, wish),
-        make.undriven(status, wish, placement=Placement("w")),
-        make.view(status, wish, driver=make.driver(end=-9), health=STALLED),
+        make.view(status, desired),
+        make.undriven(status, desired, placement=Placement("w")),
+        make.view(status, desired, driver=make.driver(end=-9), health=STALLED),
     ):
         assert decide(seen) == NoTransition()
     assert (
-        decide(make.view(status, wish, state={"leader": make.process()}, embedded_alive=False))
+        decide(make.view(status, desired, state={"leader": make.process()}, embedded_alive=False))
         == NoTransition()
     )

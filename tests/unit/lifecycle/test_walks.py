@@ -164,8 +164,8 @@ class World:
             self.random.random() < 0.15
             and self.record.intent.desired is not DesiredState.FORCE_STOP
         ):
-            wish = self.random.choice([DesiredState.CANCEL, DesiredState.FORCE_STOP])
-            self.record = replace(self.record, intent=JobIntent(desired=wish))
+            desired = self.random.choice([DesiredState.CANCEL, DesiredState.FORCE_STOP])
+            self.record = replace(self.record, intent=JobIntent(desired=desired))
         elif self.random.random() < 0.2 and (
             self.savepoint is None or self.savepoint.status is SavepointStatus.FAILED
         ):
