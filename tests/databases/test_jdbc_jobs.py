@@ -111,7 +111,7 @@ def test_a_copy_that_is_killed_at_every_step_of_the_sink_has_every_row_once(
 @pytest.mark.parametrize(
     ("name", "left"), [("jdbcsink.finish.before", 1), ("jdbcsink.finish.after", 0)]
 )
-def test_a_copy_that_is_killed_while_it_forgets_its_record_is_finished(
+def test_copy_killed_while_removing_its_record_finishes(
     pg: Place, lite: Place, runs: CrashRuns, quick_disk: Path, name: str, left: int
 ) -> None:
     """The pipeline is FINISHED in the store by then: at most the row of its record stays in the
@@ -133,7 +133,7 @@ def test_a_copy_that_is_killed_while_it_forgets_its_record_is_finished(
     check(lite)
 
 
-def test_a_killed_read_goes_on_at_its_split(
+def test_killed_read_resumes_at_its_split(
     maria: Place, pg: Place, runs: CrashRuns, quick_disk: Path
 ) -> None:
     fill(maria)
@@ -179,7 +179,7 @@ class Deadly(PlainEngine):
         assert self.done.acquire(timeout=240)
 
 
-def test_servers_that_die_cost_a_retry_and_no_row(tmp_path: Path) -> None:
+def test_killed_servers_cost_a_retry_and_no_row(tmp_path: Path) -> None:
     """Both servers are killed -9 and started again while the job runs: it waits for them, and goes
     on.
     """
@@ -217,7 +217,7 @@ def test_servers_that_die_cost_a_retry_and_no_row(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damaged", [0, 2], ids=["store lost", "newest checkpoints damaged"])
-def test_a_sink_that_is_ahead_of_the_checkpoints_is_believed(
+def test_batches_beyond_the_checkpoints_are_kept(
     runs: CrashRuns, quick_disk: Path, pg: Place, maria: Place, damaged: int
 ) -> None:
     """Rows without a key come once too: batches that the database has are repeated within their old

@@ -14,7 +14,7 @@ LONG = "n" * 63
 
 
 @pytest.mark.parametrize("name", [f"{LONG}a", "ä" * 32], ids=["characters", "bytes"])
-def test_names_that_postgres_would_cut_are_refused(pg: Place, name: str) -> None:
+def test_names_that_postgres_would_truncate_are_rejected(pg: Place, name: str) -> None:
     with pytest.raises(
         NameUnfit, match=f"the name of the table '{name}' is too long.*at most 63 bytes"
     ):
@@ -29,7 +29,7 @@ def test_names_that_postgres_would_cut_are_refused(pg: Place, name: str) -> None
     assert pg.execute("select relname::text from pg_class where relname ~ '^(nn|ää|t$)'") == []
 
 
-def test_two_tables_with_the_same_beginning_are_both_named(pg: Place) -> None:
+def test_two_tables_with_the_same_prefix_are_both_named(pg: Place) -> None:
     tables = [table(f"shop.{LONG}{end}", ["id"], id="int", v="int") for end in "ab"]
     driven = Driven(sink(pg, table="${table_name}"))
     for each in tables:
@@ -37,13 +37,13 @@ def test_two_tables_with_the_same_beginning_are_both_named(pg: Place) -> None:
             driven.batch(1, (each, [(1, 11)]))
 
 
-def test_two_columns_that_postgres_would_cut_to_one_are_both_named(pg: Place) -> None:
+def test_columns_that_postgres_would_truncate_to_one_are_both_named(pg: Place) -> None:
     wide = table("shop.t", ["id"], id="int", **{f"{LONG}a": "int", f"{LONG}b": "int"})
     with pytest.raises(NameUnfit, match=f"{LONG}a.*{LONG}b"):
         Driven(sink(pg, table="t")).batch(1, (wide, [(1, 1, 2)]))
 
 
-def test_names_are_as_long_as_the_target_takes(binlog_place: Place, pg: Place) -> None:
+def test_names_up_to_the_limit_are_accepted(binlog_place: Place, pg: Place) -> None:
     """64 characters of any kind in MariaDB, 63 bytes in PostgreSQL."""
     for place, name in ((binlog_place, "ä" * 64), (pg, f"{'ä' * 31}x")):
         Driven(sink(place, table="${table_name}")).batch(
@@ -57,7 +57,7 @@ def test_names_are_as_long_as_the_target_takes(binlog_place: Place, pg: Place) -
         )
 
 
-def test_columns_that_differ_in_case_only_are_refused_where_they_are_one(
+def test_columns_differing_only_in_case_are_rejected_where_equal(
     maria: Place, lite: Place, pg: Place
 ) -> None:
     both = table("shop.t", ["id"], id="int", Name="string", name="string")
@@ -72,7 +72,7 @@ def test_columns_that_differ_in_case_only_are_refused_where_they_are_one(
         )
 
 
-def test_tables_that_differ_in_case_only_meet_where_the_server_folds_names(
+def test_tables_differing_only_in_case_conflict_where_names_are_folded(
     pg: Place, lite: Place
 ) -> None:
     upper, lower = (table(f"shop.{name}", ["id"], id="int", v="int") for name in ("T1", "t1"))
@@ -96,7 +96,7 @@ def test_tables_that_differ_in_case_only_meet_where_the_server_folds_names(
     assert pg.execute('select v from "T1" union all select v + 10 from t1') == [(1,), (12,)]
 
 
-def test_a_pattern_reads_tables_and_neither_views_nor_sequences(place: Place) -> None:
+def test_pattern_reads_tables_only(place: Place) -> None:
     place.execute(
         "create table base (id int primary key)",
         "insert into base values (1)",
@@ -116,7 +116,7 @@ def test_a_pattern_reads_tables_and_neither_views_nor_sequences(place: Place) ->
 
 
 @pytest.mark.parametrize("where", ["maria", "pg"])
-def test_a_sequence_is_no_source(request: pytest.FixtureRequest, where: str) -> None:
+def test_sequence_is_rejected_as_source(request: pytest.FixtureRequest, where: str) -> None:
     place: Place = request.getfixturevalue(where)
     place.execute("create sequence sq")
     with pytest.raises(UserError, match="is a sequence"):

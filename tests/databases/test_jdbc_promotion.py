@@ -14,8 +14,8 @@ import pytest
 from database_kit import Driven, Place, batch_of, sink, table
 
 from tidegate.connectors.jdbc import staging_postgres, writer
-from tidegate.connectors.jdbc.committer import StagedRowsLost
 from tidegate.connectors.jdbc.promotion import can_promote
+from tidegate.connectors.jdbc.staged_table import StagedRowsLost
 from tidegate.connectors.jdbc.target import target_of
 from tidegate.databases.errors import StatementRefused, TransientDatabaseError
 from tidegate.model.errors import Fenced
@@ -59,7 +59,7 @@ def keys(place: Place, name: str = "orders") -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("many")
-def test_the_largest_staging_table_becomes_a_target_that_is_not_there(pg: Place) -> None:
+def test_largest_staging_table_becomes_the_missing_target(pg: Place) -> None:
     commented = replace(ORDERS, comment="it's all")
     driven = Driven(sink(pg, table="orders"))
     messages = driven.stage(1, (commented, [(3, "c")]))
@@ -106,9 +106,7 @@ def test_a_repeated_batch_is_skipped_and_an_old_generation_is_fenced(pg: Place) 
 
 
 @pytest.mark.usefixtures("many")
-def test_of_a_key_that_is_there_often_the_last_row_counts(
-    pg: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_row_of_a_repeated_key_wins(pg: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wide rows and narrow ones, in many loads: a gap that a wide one left would be filled by a
     narrow one that came later.
     """
@@ -130,7 +128,7 @@ def test_of_a_key_that_is_there_often_the_last_row_counts(
 
 
 @pytest.mark.usefixtures("many")
-def test_a_key_that_is_there_twice_is_refused_where_nothing_is_to_be_replaced(pg: Place) -> None:
+def test_repeated_key_is_rejected_without_upsert(pg: Place) -> None:
     driven = Driven(sink(pg, table="orders", enable_upsert=False))
     with pytest.raises(StatementRefused, match="orders_pkey"):
         driven.batch(1, (ORDERS, [(1, "a"), (1, "b")]))
@@ -138,7 +136,7 @@ def test_a_key_that_is_there_twice_is_refused_where_nothing_is_to_be_replaced(pg
 
 
 @pytest.mark.usefixtures("many")
-def test_a_table_that_came_meanwhile_takes_the_rows(pg: Place) -> None:
+def test_table_created_meanwhile_receives_the_rows(pg: Place) -> None:
     driven = Driven(sink(pg, table="orders"))
     messages = driven.stage(1, (ORDERS, [(1, "a"), (2, "b"), (1, "c")]))
     pg.execute(
@@ -154,7 +152,7 @@ def test_a_table_that_came_meanwhile_takes_the_rows(pg: Place) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_who_follows_all_tables_sees_the_rows_in_theirs(pg: Place) -> None:
+def test_log_readers_see_the_rows_in_the_target(pg: Place) -> None:
     pg.execute("create publication everything for all tables")
     driven = Driven(sink(pg, table="orders"))
     messages = driven.stage(1, (ORDERS, [(1, "a")]))
@@ -165,7 +163,7 @@ def test_who_follows_all_tables_sees_the_rows_in_theirs(pg: Place) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_names_of_columns_and_tables_are_taken_as_they_are(pg: Place) -> None:
+def test_names_of_columns_and_tables_are_quoted(pg: Place) -> None:
     odd = table(
         "shop.odd", ['c1 "so"', "C0"], **{"c1": "int", "C0": "string", 'c1 "so"': "decimal(12,2)"}
     )
@@ -175,7 +173,7 @@ def test_names_of_columns_and_tables_are_taken_as_they_are(pg: Place) -> None:
 
 
 @pytest.mark.usefixtures("many")
-def test_a_task_that_fails_leaves_nothing(pg: Place) -> None:
+def test_failed_task_leaves_no_table(pg: Place) -> None:
     driven = Driven(sink(pg, table="orders"))
     task = WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token=uuid4().hex)
     writing = driven.sink.writer(task)
@@ -212,7 +210,7 @@ def test_rows_that_the_server_lost_are_staged_again(pg: Place, loss: str) -> Non
     ],
     ids=["changes", "ignore", "must be there", "custom statement", "other schema", "other types"],
 )
-def test_what_more_is_wanted_is_merged(
+def test_other_options_merge_the_rows(
     pg: Place, changed: dict[str, Any], options: dict[str, Any]
 ) -> None:
     usual, wanted = sink(pg, table="orders"), sink(pg, **({"table": "orders"} | options))
@@ -231,7 +229,7 @@ def test_what_more_is_wanted_is_merged(
 
 
 @pytest.mark.usefixtures("many")
-def test_a_server_that_dies_between_staging_and_commit_costs_a_repeat_and_no_row() -> None:
+def test_server_killed_between_staging_and_commit_loses_no_row() -> None:
     rows = [(number, f"name {number}") for number in range(2_000)]
     with PostgresServer() as server:
         place = Place(

@@ -34,7 +34,7 @@ def _files(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_no_file_of_a_job_holds_a_password(told: str, lite: Place, tmp_path: Path) -> None:
+def test_no_file_of_a_job_contains_a_password(told: str, lite: Place, tmp_path: Path) -> None:
     file, home = tmp_path / "job.conf", tmp_path / "home"
     file.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "secret", checkpoint.interval = 10, batch.max-rows = 1 }}
@@ -66,7 +66,7 @@ sink {{ Jdbc {{ {lite.block(table="t")}, properties {{ trustStorePassword = "{SE
     ] == []
 
 
-def test_an_error_holds_no_password_of_the_url(told: str, maria: Place) -> None:
+def test_errors_contain_no_password_of_the_url(told: str, maria: Place) -> None:
     wrong = told.replace(quote(SECRET, safe=""), "wrong-geheim")
     reading = source(Place(wrong, "", "", maria.database), table_path="t")
     with pytest.raises(AccessDenied) as refused:

@@ -86,7 +86,7 @@ def test_an_older_generation_is_fenced_in_the_database(place: Place) -> None:
     assert place.our_tables() == [], "also what a zombie staged later"
 
 
-def test_a_finished_sink_refuses_who_comes_after(place: Place) -> None:
+def test_finished_sink_fences_older_drivers(place: Place) -> None:
     old = Driven(sink(place, table="orders"), 1)
     staged = old.stage(1, (ORDERS, FIRST))
     new = Driven(sink(place, table="orders"), 2)
@@ -99,7 +99,7 @@ def test_a_finished_sink_refuses_who_comes_after(place: Place) -> None:
         old.commit(1, staged)
 
 
-def test_the_last_change_of_a_key_counts_and_a_changed_key_is_followed(place: Place) -> None:
+def test_last_change_of_a_key_wins_and_changed_keys_are_applied(place: Place) -> None:
     driven = Driven(sink(place, table="orders"))
     driven.batch(1, (CHANGES, [("+I", n, "old", None) for n in range(1, 8)]))
     changes = [
@@ -187,12 +187,12 @@ def test_several_tables_go_to_several_targets(place: Place) -> None:
     ]
 
 
-def test_a_table_without_rows_is_made_too(place: Place) -> None:
+def test_table_without_rows_is_created(place: Place) -> None:
     Driven(sink(place, table="orders")).batch(1, (ORDERS, []))
     assert rows(place) == []
 
 
-def test_names_are_written_as_field_ide_says(pg: Place) -> None:
+def test_field_ide_sets_the_case_of_names(pg: Place) -> None:
     mixed = table("shop.Orders", ["Id"], Id="bigint", Name="string")
     Driven(sink(pg, table="${table_name}", field_ide="LOWERCASE")).batch(1, (mixed, [(1, "a")]))
     Driven(
@@ -218,7 +218,7 @@ def test_everything_is_in_the_schema_that_the_url_names(pg: Place) -> None:
     ]
 
 
-def test_plain_inserts_refuse_a_key_that_is_there(place: Place) -> None:
+def test_plain_inserts_reject_an_existing_key(place: Place) -> None:
     driven = Driven(sink(place, table="orders", enable_upsert=False))
     driven.batch(1, (ORDERS, FIRST))
     with pytest.raises(StatementRefused):
@@ -226,7 +226,7 @@ def test_plain_inserts_refuse_a_key_that_is_there(place: Place) -> None:
     assert rows(place) == FIRST
 
 
-def test_an_own_query_is_run_for_every_row_once(place: Place) -> None:
+def test_custom_query_is_run_once_for_every_row(place: Place) -> None:
     place.execute("create table log (id bigint, what varchar(40), amount decimal(12,2))")
     own = sink(
         place,
@@ -255,7 +255,7 @@ def test_an_own_query_is_run_for_every_row_once(place: Place) -> None:
         again.batch(2, (CHANGES, [("-D", 1, "a", None)]))
 
 
-def test_updates_without_a_key_are_an_error_that_says_what_to_do(place: Place) -> None:
+def test_updates_without_a_key_are_rejected(place: Place) -> None:
     driven = Driven(sink(place, table="orders"))
     keyless = replace(CHANGES, primary_key=())
     driven.batch(1, (keyless, [("+I", 1, "a", None)]))
@@ -266,13 +266,13 @@ def test_updates_without_a_key_are_an_error_that_says_what_to_do(place: Place) -
     assert place.our_tables() == []
 
 
-def test_a_column_that_the_target_lacks_is_named(place: Place) -> None:
+def test_column_missing_in_the_target_is_named(place: Place) -> None:
     place.execute("create table orders (id bigint primary key)")
     with pytest.raises(ColumnMissing, match="name, amount"):
         Driven(sink(place, table="orders")).batch(1, (ORDERS, FIRST))
 
 
-def test_a_column_that_came_later_is_added_where_the_source_says_so(place: Place) -> None:
+def test_column_added_at_the_source_is_added(place: Place) -> None:
     driven = Driven(sink(place, table="orders"))
     driven.batch(1, (table("shop.orders", ["id"], id="bigint"), [(1,)]))
     driven.batch(
@@ -281,7 +281,7 @@ def test_a_column_that_came_later_is_added_where_the_source_says_so(place: Place
     assert rows(place) == [(1, None, None), (2, "b", Decimal("2.00"))]
 
 
-def test_rows_that_the_server_lost_are_not_taken_for_none(place: Place) -> None:
+def test_lost_staged_rows_fail_the_commit(place: Place) -> None:
     driven = Driven(sink(place, table="orders"))
     staged = driven.stage(1, (ORDERS, FIRST))
     place.execute(f"delete from {place.our_tables()[0]}")
@@ -290,11 +290,10 @@ def test_rows_that_the_server_lost_are_not_taken_for_none(place: Place) -> None:
     assert isinstance(driven.batch(1, (ORDERS, FIRST)), BatchCommitted)
 
 
-# -- save modes
-# --------------------------------------------------------------------------------------------------------------------------------
+# Save modes.
 
 
-def test_save_modes_are_carried_out_once_in_a_lineage(place: Place) -> None:
+def test_save_modes_are_applied_once_per_lineage(place: Place) -> None:
     place.execute(
         "create table orders (id bigint primary key, name varchar(20), amount decimal(12,2))",
         "insert into orders values (99, 'old', 1)",
@@ -316,7 +315,7 @@ def test_save_modes_are_carried_out_once_in_a_lineage(place: Place) -> None:
     assert [row[0] for row in rows(place)] == [1]
 
 
-def test_a_table_can_be_made_anew(place: Place) -> None:
+def test_table_can_be_recreated(place: Place) -> None:
     place.execute("create table orders (other int)", "insert into orders values (1)")
     Driven(sink(place, table="orders", schema_save_mode="RECREATE_SCHEMA")).batch(
         1, (ORDERS, FIRST)
@@ -324,7 +323,7 @@ def test_a_table_can_be_made_anew(place: Place) -> None:
     assert rows(place) == FIRST
 
 
-def test_save_modes_that_refuse_give_the_reason(place: Place) -> None:
+def test_rejecting_save_modes_give_the_reason(place: Place) -> None:
     with pytest.raises(TableNotPrepared, match="ERROR_WHEN_SCHEMA_NOT_EXIST"):
         Driven(sink(place, table="orders", schema_save_mode="ERROR_WHEN_SCHEMA_NOT_EXIST")).batch(
             1, (ORDERS, FIRST)
@@ -351,7 +350,7 @@ def test_save_modes_that_refuse_give_the_reason(place: Place) -> None:
     assert rows(place) == FIRST
 
 
-def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> None:
+def test_failed_transaction_leaves_nothing(place: Place) -> None:
     place.execute(
         "create table orders (id bigint primary key, name varchar(20) not null, amount"
         " decimal(12,2))"
@@ -368,7 +367,7 @@ def test_what_fails_in_the_transaction_leaves_nothing_behind(place: Place) -> No
     assert isinstance(again.batch(1, (ORDERS, FIRST[:1])), BatchCommitted)
 
 
-def test_a_text_that_is_too_long_is_refused_and_not_cut(maria: Place, pg: Place) -> None:
+def test_text_that_is_too_long_is_rejected(maria: Place, pg: Place) -> None:
     for place in (maria, pg):
         place.execute(
             "create table orders (id bigint primary key, name varchar(3), amount decimal(12,2))"
@@ -380,7 +379,7 @@ def test_a_text_that_is_too_long_is_refused_and_not_cut(maria: Place, pg: Place)
         assert rows(place) == []
 
 
-def test_values_are_brought_to_the_types_of_a_table_that_is_there(pg: Place) -> None:
+def test_values_are_converted_to_the_types_of_an_existing_table(pg: Place) -> None:
     pg.execute(
         "create table t (id integer primary key, j jsonb, u uuid, b boolean, v varchar(5), d date,"
         " tags text[], n numeric(10,3))"
@@ -421,7 +420,7 @@ def test_values_are_brought_to_the_types_of_a_table_that_is_there(pg: Place) -> 
     ]
 
 
-def test_a_table_without_its_index_is_still_kept_by_key(place: Place) -> None:
+def test_table_without_index_is_still_merged_by_key(place: Place) -> None:
     keyed = table("t", ["id"], id="int", word="string")
     driven = Driven(sink(place, table="t", create_index=False))
     driven.batch(1, (keyed, [(1, "a"), (2, "b"), (1, "c")]))
@@ -433,7 +432,7 @@ def test_a_table_without_its_index_is_still_kept_by_key(place: Place) -> None:
     assert info.primary_key == ()
 
 
-def test_tables_whose_names_have_dots_do_not_meet_in_one_target(place: Place, pg: Place) -> None:
+def test_tables_with_dots_in_their_names_have_separate_targets(place: Place, pg: Place) -> None:
     quoted = [place.dialect.quote(name) for name in ("a.b", "b")]
     place.execute(
         *(f"create table {name} (id int primary key, n int)" for name in quoted),
@@ -458,8 +457,7 @@ def test_tables_whose_names_have_dots_do_not_meet_in_one_target(place: Place, pg
     ]
 
 
-# -- the record as the target's memory
-# -----------------------------------------------------------------------------------------------------------
+# The record as the target's memory.
 
 
 def remembered(place: Place, checkpoint: int, lineage: str = "L") -> int:
@@ -564,7 +562,7 @@ def test_a_save_mode_that_removes_rows_of_a_live_run_stops_it_by_name(place: Pla
     )
 
 
-def test_a_fresh_start_is_told_of_rows_that_are_there(place: Place) -> None:
+def test_fresh_start_is_warned_about_existing_rows(place: Place) -> None:
     def others(**more: object) -> str:
         made = (
             sink(place, table="orders", **more)

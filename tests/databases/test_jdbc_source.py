@@ -49,7 +49,7 @@ def ids(rows: pa.Table, name: str = "id") -> list[int]:
     return sorted(rows[name].to_pylist())
 
 
-def test_a_table_is_read_in_many_batches_and_goes_on_at_a_split(place: Place) -> None:
+def test_table_is_read_in_batches_and_resumes_at_a_split(place: Place) -> None:
     fill(place)
     reading = source(
         place, table_path="orders", use_select_count=True, **{"split.size": 20}
@@ -83,7 +83,7 @@ def test_splits_of_a_batch_cover_it_once_however_many_they_are(place: Place) -> 
 
 
 @pytest.mark.parametrize("sampled", [False, True])
-def test_keys_that_are_texts_are_cut_at_values_that_are_there(place: Place, sampled: bool) -> None:
+def test_text_keys_are_split_at_existing_values(place: Place, sampled: bool) -> None:
     fill(place)
     more = (
         {"split.sample-sharding.threshold": 2, "split.inverse-sampling.rate": 5} if sampled else {}
@@ -93,7 +93,7 @@ def test_keys_that_are_texts_are_cut_at_values_that_are_there(place: Place, samp
     assert ids(everything(reading, Limit(rows=50)), "n") == list(range(300))
 
 
-def test_keys_that_are_far_apart_are_cut_at_values_that_are_there(place: Place) -> None:
+def test_sparse_keys_are_split_at_existing_values(place: Place) -> None:
     place.execute(
         "create table far (id bigint primary key)",
         "insert into far values (1), (2), (3), (4), (5), (6), (7), (8), (9), (9000000000)",
@@ -174,7 +174,7 @@ def test_several_tables_by_list_and_by_pattern(place: Place) -> None:
         ).tables()
 
 
-def test_a_table_without_rows_tells_sinks_of_itself(place: Place) -> None:
+def test_empty_table_yields_an_empty_batch(place: Place) -> None:
     place.execute("create table empty_one (id int primary key, d date)")
     reading = source(place, table_path="empty_one")
     start = reading.initial()
@@ -183,7 +183,7 @@ def test_a_table_without_rows_tells_sinks_of_itself(place: Place) -> None:
     assert (batch.num_rows, batch.schema.names) == (0, ["id", "d"])
 
 
-def test_mistakes_are_told_with_what_to_do(place: Place) -> None:
+def test_mistakes_are_reported_with_a_remedy(place: Place) -> None:
     fill(place)
     with pytest.raises(TableMissing, match=r"did you mean '.*orders'"):
         source(place, table_path="order").tables()
@@ -195,9 +195,7 @@ def test_mistakes_are_told_with_what_to_do(place: Place) -> None:
         source(place, query="select nope from orders").tables()
 
 
-def test_a_server_that_is_not_there_and_a_wrong_password_are_two_things(
-    maria: Place, pg: Place
-) -> None:
+def test_unreachable_server_and_wrong_password_differ(maria: Place, pg: Place) -> None:
     for place in (maria, pg):
         host = place.url.partition("://")[0]
         with pytest.raises(DatabaseUnreachable, match="cannot be reached"):
@@ -210,7 +208,7 @@ def test_a_server_that_is_not_there_and_a_wrong_password_are_two_things(
     )
 
 
-def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, pg: Place, maria: Place) -> None:
+def test_missing_database_is_not_created(tmp_path: Path, pg: Place, maria: Place) -> None:
     for url, user, password in (
         (f"jdbc:sqlite:{tmp_path}/none.db", "", ""),
         (pg.url + "x", pg.user, pg.password),
@@ -221,7 +219,7 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, pg: Place, mar
     assert list(tmp_path.iterdir()) == []
 
 
-def test_types_of_mariadb_that_others_do_not_have(maria: Place) -> None:
+def test_types_specific_to_mariadb(maria: Place) -> None:
     maria.execute(
         "set sql_mode = ''",
         "create table t (id int primary key, tiny tinyint unsigned, u bigint unsigned, flag"
@@ -258,7 +256,7 @@ def test_types_of_mariadb_that_others_do_not_have(maria: Place) -> None:
         everything(source(maria, table_path="t"))
 
 
-def test_types_of_postgresql_that_others_do_not_have(pg: Place) -> None:
+def test_types_specific_to_postgresql(pg: Place) -> None:
     pg.execute(
         "create type mood as enum ('sad', 'ok')",
         "create domain cents as numeric(10,2)",
@@ -295,7 +293,7 @@ def test_types_of_postgresql_that_others_do_not_have(pg: Place) -> None:
         everything(reading)
 
 
-def test_numbers_with_too_many_digits_are_errors_and_never_other_numbers(pg: Place) -> None:
+def test_numbers_with_too_many_digits_are_errors(pg: Place) -> None:
     pg.execute(
         "create table digits (id int primary key, n numeric, a numeric[])",
         "insert into digits values (1, 99999999999999999999.5, '{-99999999999999999999.5}')",
@@ -316,7 +314,7 @@ def test_numbers_with_too_many_digits_are_errors_and_never_other_numbers(pg: Pla
         pg.execute("delete from digits where id = 2")
 
 
-def test_moments_after_the_last_that_travels_are_errors_and_never_other_moments(pg: Place) -> None:
+def test_timestamps_beyond_the_range_are_errors(pg: Place) -> None:
     pg.execute(
         "create table far (id int primary key, ts timestamp, tz timestamptz, a timestamp[])",
         "insert into far values (1, '294247-01-10 04:00:54.775807', '4714-11-24 00:00+00 BC',"

@@ -166,7 +166,7 @@ def test_every_row_is_read_once_whatever_the_key_is(
 @pytest.mark.parametrize(
     "key", [key for key in KEYS if key.even], ids=lambda key: f"{key.place} {key.type}"
 )
-def test_keys_that_are_spread_evenly_are_cut_by_arithmetic(
+def test_evenly_distributed_keys_are_split_by_arithmetic(
     request: pytest.FixtureRequest, key: Key
 ) -> None:
     place: Place = request.getfixturevalue(key.place)
@@ -194,7 +194,7 @@ def test_keys_that_are_spread_evenly_are_cut_by_arithmetic(
     )
 
 
-def test_a_composite_key_is_cut_by_its_first_column(place: Place) -> None:
+def test_composite_key_is_split_by_its_first_column(place: Place) -> None:
     place.execute("create table pairs (shop varchar(20), number int, primary key (shop, number))")
     with place.session() as session, session.transaction():
         session.execute_many(
@@ -207,7 +207,7 @@ def test_a_composite_key_is_cut_by_its_first_column(place: Place) -> None:
     assert sorted(everything(reading, Limit(rows=20))["number"].to_pylist()) == list(range(ROWS))
 
 
-def test_rows_without_a_value_are_read_apart_from_the_ranges(place: Place) -> None:
+def test_rows_with_null_keys_are_read_separately(place: Place) -> None:
     place.execute("create table loose (n int, k int)")
     with place.session() as session, session.transaction():
         session.execute_many(
@@ -224,7 +224,7 @@ def test_rows_without_a_value_are_read_apart_from_the_ranges(place: Place) -> No
     assert sorted(n for rows in found[1:] for n in rows) == list(range(40))
 
 
-def test_a_killed_read_by_texts_goes_on_at_its_split(
+def test_killed_read_by_text_keys_resumes_at_its_split(
     maria: Place, pg: Place, tmp_path: Path
 ) -> None:
     maria.execute(

@@ -91,7 +91,7 @@ def test_few_rows_and_many_are_staged_with_the_same_values(
     ],
     ids=["end-of-copy", "bytes", "lists"],
 )
-def test_what_cannot_go_as_text_goes_by_the_arrow_driver(
+def test_values_without_a_text_use_the_arrow_driver(
     pg: Place, kind: str, values: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = loaded(pg, "few", [kind], staged_rows(values))
@@ -111,7 +111,7 @@ def test_what_cannot_go_as_text_goes_by_the_arrow_driver(
         253_402_300_800_000_000,
     ],
 )
-def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(
+def test_timestamps_beyond_python_are_preserved(
     pg: Place, micros: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ends of time, and years before the first and after the 9999th; one that the server does
@@ -148,7 +148,7 @@ def test_moments_that_a_calendar_does_not_show_are_those_that_they_were(
     ],
     ids=["driver", "server", "text"],
 )
-def test_a_value_that_cannot_be_staged_is_refused_by_its_name_and_leaves_nothing(
+def test_value_that_cannot_be_staged_is_named_and_leaves_nothing(
     pg: Place, few_rows: int, kind: str, values: Any, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed COPY holds its table for as long as its connection lives."""
@@ -168,7 +168,7 @@ def test_a_value_that_cannot_be_staged_is_refused_by_its_name_and_leaves_nothing
     assert pg.our_tables() == []
 
 
-def test_keys_that_come_again_are_replaced_whatever_was_plain_before(pg: Place) -> None:
+def test_repeated_keys_are_replaced_after_plain_inserts(pg: Place) -> None:
     orders = table("shop.orders", ["id"], id="bigint", name="string")
     driven = Driven(sink(pg, table="orders"))
     driven.batch(1, (orders, [(1, "a"), (2, "b")]))
@@ -184,7 +184,7 @@ def test_keys_that_come_again_are_replaced_whatever_was_plain_before(pg: Place) 
     ]
 
 
-def test_the_same_key_twice_in_the_first_batch_is_the_later_one(pg: Place) -> None:
+def test_later_row_of_a_key_in_the_first_batch_wins(pg: Place) -> None:
     orders = table("shop.orders", ["id"], id="bigint", name="string")
     Driven(sink(pg, table="orders")).batch(1, (orders, [(1, "a"), (1, "b")]))
     assert pg.execute("select id, name from orders") == [(1, "b")]

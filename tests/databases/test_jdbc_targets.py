@@ -13,7 +13,6 @@ import pytest
 from database_kit import CONTEXT, Driven, Place, everything, sink, source, table
 
 from tidegate.connectors.jdbc.merge_runner import RowsLost, ValuesChanged
-from tidegate.connectors.jdbc.save_modes import TableNotPrepared
 from tidegate.connectors.jdbc.target_check import TargetUnfit
 from tidegate.connectors.jdbc.value_checks import ValueChecks, ValueUnfit
 from tidegate.databases.errors import StatementRefused, TransientDatabaseError
@@ -83,7 +82,7 @@ def incoming(kind: str) -> Table:
     ROUNDED,
     ids=[f"{r[0]} {r[2]} to {r[1]}" for r in ROUNDED],
 )
-def test_a_type_that_would_change_values_is_refused_or_allowed(
+def test_lossy_type_is_rejected_unless_allowed(
     request: pytest.FixtureRequest, where: str, native: str, kind: str, value: Any, told: str
 ) -> None:
     place: Place = request.getfixturevalue(where)
@@ -143,7 +142,7 @@ CHECKED += [("my", *row[1:]) for row in CHECKED if row[0] == MARIA]
     CHECKED,
     ids=[f"{r[0]} {r[2]} to {r[1]} {n}" for n, r in enumerate(CHECKED)],
 )
-def test_a_value_that_would_be_changed_is_named_with_its_key(
+def test_value_that_would_change_is_named_with_its_key(
     request: pytest.FixtureRequest, where: str, native: str, kind: str, good: Any, bad: Any
 ) -> None:
     place: Place = request.getfixturevalue(where)
@@ -182,7 +181,7 @@ TEXTS += [("my", *row[1:]) for row in TEXTS if row[0] == MARIA]
 @pytest.mark.parametrize(
     ("where", "native", "good", "bad"), TEXTS, ids=[f"{r[0]} {r[1]}" for r in TEXTS]
 )
-def test_a_text_that_its_column_would_round_fails_the_batch(
+def test_text_that_would_be_rounded_fails_the_batch(
     request: pytest.FixtureRequest, where: str, native: str, good: str, bad: str
 ) -> None:
     place: Place = request.getfixturevalue(where)
@@ -197,7 +196,7 @@ def test_a_text_that_its_column_would_round_fails_the_batch(
     assert place.execute("select count(*) from t") == [(2,)]
 
 
-def test_all_problems_of_a_table_are_told_at_once(binlog_place: Place) -> None:
+def test_all_problems_of_a_table_are_reported_together(binlog_place: Place) -> None:
     binlog_place.execute(
         "create table t (k varchar(20) collate utf8mb4_general_ci primary key, a decimal(10,2), d"
         " date)"
@@ -233,7 +232,7 @@ def test_fractions_of_the_source_are_compared_before_the_first_row(
         Driven(sink(place, table="less"), lineage="M").batch(1, (arriving, rows))
 
 
-def test_what_is_refused_is_known_before_anything_is_staged(binlog_place: Place) -> None:
+def test_problems_are_found_before_rows_are_staged(binlog_place: Place) -> None:
     binlog_place.execute("create table t (id bigint primary key, v date)")
     writer = sink(binlog_place, table="t").writer(
         WriteTask(lineage="L", checkpoint=1, generation=1, subtask=0, token="t")
@@ -251,8 +250,7 @@ def test_what_is_refused_is_known_before_anything_is_staged(binlog_place: Place)
     assert binlog_place.our_tables() == []
 
 
-# -- values without a counterpart
-# ----------------------------------------------------------------------------------------------------------------
+# Values without a counterpart.
 
 FAR: dict[str, Any] = {
     "double": [math.nan, math.inf, -math.inf],
@@ -295,7 +293,7 @@ def arrow(kind: str, value: Any) -> Any:
         if not (where == LITE and kind == "double" and math.isinf(value))  # SQLite keeps infinities
     ],
 )
-def test_a_value_that_the_database_does_not_have_is_an_error_with_the_value(
+def test_unsupported_value_is_an_error_with_the_value(
     request: pytest.FixtureRequest, where: str, kind: str, value: Any
 ) -> None:
     place: Place = request.getfixturevalue(where)
@@ -317,7 +315,7 @@ def test_a_value_that_the_database_does_not_have_is_an_error_with_the_value(
     assert place.our_tables() == []
 
 
-def test_time_24_is_refused_everywhere_and_floats_are_kept_by_postgres(pg: Place) -> None:
+def test_time_24_is_rejected_and_postgres_keeps_special_floats(pg: Place) -> None:
     Driven(sink(pg, table="f")).batch(
         1, (incoming("double"), [(1, math.nan), (2, math.inf), (3, -math.inf)])
     )
@@ -340,9 +338,7 @@ def test_time_24_is_refused_everywhere_and_floats_are_kept_by_postgres(pg: Place
     writer.abort()
 
 
-def test_values_of_postgres_without_a_counterpart_stop_a_copy(
-    pg: Place, binlog_place: Place
-) -> None:
+def test_unsupported_values_of_postgres_stop_a_copy(pg: Place, binlog_place: Place) -> None:
     pg.execute(
         "create table s (id int primary key, d double precision, t time)",
         "insert into s values (1, 'NaN', '10:00')",
@@ -354,7 +350,7 @@ def test_values_of_postgres_without_a_counterpart_stop_a_copy(
         Driven(sink(binlog_place, table="t")).batch(1, (arriving, rows))
 
 
-def test_moments_outside_of_1970_to_2038_are_kept_in_new_tables_of_mariadb(
+def test_new_mariadb_tables_store_timestamps_outside_1970_to_2038(
     binlog_place: Place,
 ) -> None:
     rows = [
@@ -370,7 +366,7 @@ def test_moments_outside_of_1970_to_2038_are_kept_in_new_tables_of_mariadb(
     ]
 
 
-def test_a_timestamp_of_mariadb_stays_one_in_a_copy(binlog_place: Place) -> None:
+def test_mariadb_timestamp_keeps_its_type_in_a_copy(binlog_place: Place) -> None:
     binlog_place.execute(
         "create table s (id int primary key, v timestamp(6) null)",
         "insert into s values (1, '2024-01-02 10:00:00.5')",
@@ -383,7 +379,7 @@ def test_a_timestamp_of_mariadb_stays_one_in_a_copy(binlog_place: Place) -> None
     assert everything(source(binlog_place, table_path="t")) == everything(reading)
 
 
-def test_a_moment_that_a_timestamp_does_not_have_is_an_error(binlog_place: Place) -> None:
+def test_timestamp_outside_of_the_column_range_is_an_error(binlog_place: Place) -> None:
     binlog_place.execute("create table t (id bigint primary key, v timestamp(6) null)")
     driven = Driven(sink(binlog_place, table="t"))
     for year in (1969, 2039):
@@ -398,11 +394,10 @@ def test_a_moment_that_a_timestamp_does_not_have_is_an_error(binlog_place: Place
     assert binlog_place.execute("select * from t") == []
 
 
-# -- modes of the session
-# --------------------------------------------------------------------------------------------------------------------------
+# Modes of the session.
 
 
-def test_a_session_without_strict_modes_is_refused(binlog_place: Place) -> None:
+def test_session_without_strict_modes_is_rejected(binlog_place: Place) -> None:
     rules = rules_of(binlog_place.address.system)
     with binlog_place.session() as session:
         rules.prepare_session(session)
@@ -420,145 +415,10 @@ def test_load_data_that_warns_fails(binlog_place: Place, monkeypatch: pytest.Mon
         )
 
 
-# -- keys
-# ------------------------------------------------------------------------------------------------------------------------------------------
-
-KEYED = table("shop.k", ["k"], k="string", n="int")
-FOUR = [("a", 1), ("A", 2), ("a ", 3), ("ä", 4)]
+# What is no table, or loses rows.
 
 
-@pytest.mark.parametrize(
-    "native",
-    ["varchar(20)", "varchar(20) collate utf8mb4_unicode_ci", "varchar(20) character set latin1"],
-)
-def test_keys_that_a_collation_merges_are_refused(binlog_place: Place, native: str) -> None:
-    binlog_place.execute(f"create table k (k {native} primary key, n int)")
-    with pytest.raises(
-        TargetUnfit, match=r"column 'k' is part of the key, and its collation .* ignores case"
-    ):
-        Driven(sink(binlog_place, table="k")).batch(1, (KEYED, FOUR))
-    assert binlog_place.execute("select * from k") == []
-    Driven(sink(binlog_place, table="k", allow_merged_keys=True), lineage="M").batch(
-        1, (KEYED, FOUR[:2])
-    )
-    assert binlog_place.execute("select k, n from k") == [("a", 2)]
-
-
-def test_keys_of_the_same_collation_at_both_ends_are_taken(binlog_place: Place) -> None:
-    binlog_place.execute(
-        "create table s (k varchar(20) primary key, n int)",
-        "create table k (k varchar(20) primary key, n int)",
-        "insert into s values ('a ', 1), ('B', 2)",
-    )
-    reading = source(binlog_place, table_path="s")
-    Driven(sink(binlog_place, table="k")).batch(
-        1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()])
-    )
-    assert binlog_place.execute("select k, n from k order by n") == [("a ", 1), ("B", 2)]
-
-
-def test_blanks_at_the_end_of_a_key_are_refused_where_the_collation_passes_over_them(
-    binlog_place: Place,
-) -> None:
-    binlog_place.execute("create table k (k varchar(20) collate utf8mb4_bin primary key, n int)")
-    with pytest.raises(ValueUnfit, match="ends with a blank"):
-        Driven(sink(binlog_place, table="k")).batch(1, (KEYED, FOUR))
-    Driven(sink(binlog_place, table="k"), lineage="M").batch(
-        1, (KEYED, [FOUR[0], FOUR[1], FOUR[3]])
-    )
-    assert len(binlog_place.execute("select * from k")) == 3
-
-
-def test_a_new_table_tells_all_keys_apart(place: Place) -> None:
-    driven = Driven(sink(place, table="k"))
-    driven.batch(1, (KEYED, FOUR))
-    changes = replace(KEYED, kinds=True)
-    driven.batch(2, (changes, [("-D", "a ", 3), ("-U", "A", 2), ("+U", "A", 5), ("+I", "A ", 6)]))
-    assert sorted(place.execute("select k, n from k")) == [("A", 5), ("A ", 6), ("a", 1), ("ä", 4)]
-
-
-def test_other_databases_with_loose_keys_are_refused(pg: Place, lite: Place) -> None:
-    pg.execute(
-        "create collation loose (provider = icu, locale = 'und-u-ks-level2', deterministic = false)"
-    )
-    pg.execute('create table k (k text collate "loose" primary key, n int)')
-    lite.execute("create table k (k text collate nocase primary key, n int)")
-    for place in (pg, lite):
-        with pytest.raises(TargetUnfit, match="part of the key"):
-            Driven(sink(place, table="k")).batch(1, (KEYED, FOUR))
-
-
-@pytest.mark.parametrize(
-    ("native", "kind", "value"),
-    [
-        ("varchar(300)", "string", "ä" * 300),
-        ("varbinary(300)", "bytes", b"\xff" * 300),
-        ("varbinary(3000)", "bytes", b"x" * 3000),
-    ],
-)
-def test_a_long_key_makes_a_table_that_holds_it(
-    binlog_place: Place, native: str, kind: str, value: Any
-) -> None:
-    binlog_place.execute(
-        f"create table s (k {native} character set utf8mb4 primary key, n int)"
-        if kind == "string"
-        else f"create table s (k {native} primary key, n int)"
-    )
-    reading = source(binlog_place, table_path="s")
-    (arriving,) = reading.tables()
-    Driven(sink(binlog_place, table="t")).batch(1, (arriving, [(value, 1)]))
-    assert len(binlog_place.execute("select * from t")) == 1
-    unknown = table("shop.u", ["k"], k=kind, n="int")
-    Driven(sink(binlog_place, table="u"), lineage="M").batch(1, (unknown, [(value, 1)]))
-    assert len(binlog_place.execute("select * from u")) == 1
-
-
-def test_several_long_keys_share_an_index_and_a_key_that_is_too_long_is_refused(
-    binlog_place: Place, pg: Place
-) -> None:
-    pairs = table("shop.p", ["a", "b", "n"], a="string", b="string", n="int")
-    Driven(sink(binlog_place, table="p")).batch(1, (pairs, [("x" * 370, "ä" * 370, 1)]))
-    pg.execute("create table s (a varchar(600), b varchar(600), primary key (a, b))")
-    (arriving,) = source(pg, table_path="s").tables()
-    with pytest.raises(
-        TableNotPrepared,
-        match=(
-            r"the key a \(character varying\(600\)\), b .* needs 4800 bytes, but an index allows"
-            r" 3072.*create_index"
-        ),
-    ):
-        Driven(sink(binlog_place, table="s"), lineage="M").batch(1, (arriving, [("a", "b")]))
-    Driven(sink(binlog_place, table="s", create_index=False), lineage="N").batch(
-        1, (arriving, [("a" * 600, "b" * 600)])
-    )
-    assert len(binlog_place.execute("select * from s")) == 1
-
-
-def test_texts_of_a_fixed_length_pass_over_blanks(binlog_place: Place, pg: Place) -> None:
-    binlog_place.execute("create table k (k char(5) collate utf8mb4_bin primary key, n int)")
-    pg.execute("create table k (k char(5) primary key, n int)")
-    for place in (binlog_place, pg):
-        with pytest.raises(ValueUnfit, match="ends with a blank"):
-            Driven(sink(place, table="k")).batch(1, (KEYED, FOUR))
-    pg.execute("create table s (k char(5) primary key, n int)", "insert into s values ('a', 1)")
-    reading = source(pg, table_path="s")
-    Driven(sink(pg, table="k"), lineage="M").batch(
-        1, (reading.tables()[0], [tuple(row.values()) for row in everything(reading).to_pylist()])
-    )
-    assert pg.execute("select n from k where k = 'a'") == [(1,)]
-
-
-def test_zero_stays_zero_where_a_key_counts_by_itself(binlog_place: Place) -> None:
-    binlog_place.execute("create table t (id bigint auto_increment primary key, v int)")
-    Driven(sink(binlog_place, table="t")).batch(1, (incoming("int"), [(0, 1), (5, 2)]))
-    assert binlog_place.execute("select id, v from t order by id") == [(0, 1), (5, 2)]
-
-
-# -- what is no table, or loses rows
-# -----------------------------------------------------------------------------------------------------------------
-
-
-def test_a_view_is_no_target(place: Place) -> None:
+def test_view_is_rejected_as_target(place: Place) -> None:
     place.execute(
         "create table t (id bigint primary key, v int)", "create view w as select id, v from t"
     )
@@ -566,7 +426,7 @@ def test_a_view_is_no_target(place: Place) -> None:
         Driven(sink(place, table="w")).batch(1, (incoming("int"), [(1, 1)]))
 
 
-def test_rows_that_a_trigger_turns_away_fail_the_commit(pg: Place) -> None:
+def test_rows_dropped_by_a_trigger_fail_the_commit(pg: Place) -> None:
     pg.execute(
         "create table t (id bigint primary key, v int)",
         "create function away() returns trigger language plpgsql as 'begin if new.v = 2 then return"
@@ -581,13 +441,13 @@ def test_rows_that_a_trigger_turns_away_fail_the_commit(pg: Place) -> None:
     assert pg.execute("select * from t") == []
 
 
-def test_a_null_that_the_target_does_not_take_is_named(place: Place) -> None:
+def test_null_in_a_not_null_column_is_named(place: Place) -> None:
     place.execute("create table t (id bigint primary key, v int not null)")
     with pytest.raises(ValueUnfit, match="column 'v', key id = 2: null is not allowed"):
         Driven(sink(place, table="t")).batch(1, (incoming("int"), [(1, 1), (2, None)]))
 
 
-def test_rows_that_take_something_away_need_only_their_key(binlog_place: Place) -> None:
+def test_deleting_rows_need_only_their_key(binlog_place: Place) -> None:
     """The image before of a row may hold what the target never had, or nothing at all."""
     binlog_place.execute(
         "create table t (id bigint primary key, v double not null)",
@@ -599,7 +459,7 @@ def test_rows_that_take_something_away_need_only_their_key(binlog_place: Place) 
     assert binlog_place.execute("select id, v from t") == [(2, 2.5)]
 
 
-def test_a_column_that_came_later_is_compared_too(binlog_place: Place) -> None:
+def test_column_added_later_is_checked(binlog_place: Place) -> None:
     driven = Driven(sink(binlog_place, table="t"))
     driven.batch(1, (table("shop.t", ["id"], id="bigint"), [(1,)]))
     binlog_place.execute("alter table t add column v date")
@@ -610,11 +470,10 @@ def test_a_column_that_came_later_is_compared_too(binlog_place: Place) -> None:
         )
 
 
-# -- two inputs, one table
-# ---------------------------------------------------------------------------------------------------------------------------
+# Two inputs, one table.
 
 
-def test_two_inputs_with_one_target_are_refused_in_one_batch_and_in_two(place: Place) -> None:
+def test_two_inputs_with_one_target_are_rejected(place: Place) -> None:
     one, two = (table(f"{name}.orders", ["id"], id="bigint", v="int") for name in ("east", "west"))
     with pytest.raises(
         UserError,

@@ -73,7 +73,7 @@ _SAME = {
     suppress_health_check=list(HealthCheck),
 )
 @given(rows=ROWS)
-def test_whatever_is_written_is_read_back(
+def test_written_values_are_read_back(
     request: pytest.FixtureRequest, where: str, rows: list[tuple[Any, ...]]
 ) -> None:
     place: Place = request.getfixturevalue(where)
@@ -93,7 +93,7 @@ def test_whatever_is_written_is_read_back(
         assert found[name].to_pylist() == wanted, name
 
 
-def test_lists_are_lists_where_the_database_has_them(pg: Place) -> None:
+def test_lists_stay_lists_if_the_database_supports_them(pg: Place) -> None:
     lists = table(
         "t",
         ["id"],
@@ -113,7 +113,7 @@ def test_lists_are_lists_where_the_database_has_them(pg: Place) -> None:
     assert [tuple(row.values()) for row in found] == rows
 
 
-def test_what_is_nested_is_json_elsewhere(place: Place) -> None:
+def test_nested_values_are_json_elsewhere(place: Place) -> None:
     nested = table(
         "t",
         ["id"],
@@ -218,7 +218,7 @@ _OWN = {
 
 
 @pytest.mark.parametrize("where", list(_OWN))
-def test_what_only_one_database_has_comes_back_as_it_was(
+def test_database_specific_values_survive_a_round_trip(
     request: pytest.FixtureRequest, where: str
 ) -> None:
     """Types without a counterpart travel as text or bytes; into a table that has them they go as

@@ -114,7 +114,7 @@ def filled(place: Place, **more: Any) -> Driven:
 
 
 @pytest.mark.parametrize("change", list(CHANGES))
-def test_a_transaction_of_the_source_is_one_of_the_target(users: Place, change: str) -> None:
+def test_valid_transaction_is_applied_to_unique_columns(users: Place, change: str) -> None:
     changes, wanted = CHANGES[change]
     filled(users).batch(2, (USERS, changes))
     assert rows(users) == wanted
@@ -145,7 +145,7 @@ def test_rows_of_several_tasks_that_swap_values_replace_each_other(
     assert users.our_tables() == []
 
 
-def test_a_value_that_another_row_of_the_target_keeps_is_an_error_and_loses_no_row(
+def test_unique_conflict_with_an_unchanged_row_is_an_error(
     users: Place,
 ) -> None:
     driven = filled(users)
@@ -188,7 +188,7 @@ def test_columns_that_only_the_target_has_keep_their_values(users: Place) -> Non
 
 
 @pytest.mark.parametrize("where", ["maria", "my", "pg"])
-def test_rows_are_not_replaced_where_others_would_go_with_them(
+def test_rows_are_not_replaced_if_foreign_keys_cascade(
     request: pytest.FixtureRequest, where: str
 ) -> None:
     place: Place = request.getfixturevalue(where)
@@ -207,7 +207,7 @@ def test_rows_are_not_replaced_where_others_would_go_with_them(
     assert place.execute("select n, u from orders") == [(1, 1)]
 
 
-def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(binlog_place: Place) -> None:
+def test_prefix_index_does_not_merge_keys(binlog_place: Place) -> None:
     binlog_place.execute(
         "create table users (id varchar(40) collate utf8mb4_bin not null, n int, unique key part"
         " (id(3)))"
@@ -220,7 +220,7 @@ def test_a_key_that_is_unique_by_a_part_of_its_text_merges_nothing(binlog_place:
     assert binlog_place.execute("select id, n from users") == [("abc1", 1)]
 
 
-def test_a_deferrable_key_of_the_target_is_kept(pg: Place) -> None:
+def test_deferrable_key_of_the_target_is_respected(pg: Place) -> None:
     pg.execute(
         "create table users (id bigint primary key deferrable initially deferred, email text unique"
         " deferrable, name text)"
@@ -235,7 +235,7 @@ def test_a_deferrable_key_of_the_target_is_kept(pg: Place) -> None:
         assert rows(pg) == CHANGES[name][1]
 
 
-def test_a_key_and_an_excluded_range_are_kept_apart(pg: Place) -> None:
+def test_exclusion_constraint_is_respected(pg: Place) -> None:
     pg.execute(
         "create table users (id bigint primary key, email text, name text, exclude using btree"
         " (email with =))"
@@ -245,9 +245,7 @@ def test_a_key_and_an_excluded_range_are_kept_apart(pg: Place) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_transactions_do_to_unique_values_the_target_has_the_same(
-    users: Place, seed: int
-) -> None:
+def test_random_changes_of_unique_values_arrive(users: Place, seed: int) -> None:
     """Random moves of a few values between a few rows: batches of whole transactions, each valid at
     its end.
     """
@@ -286,11 +284,10 @@ def _transaction(
     return changes
 
 
-# -- keys of the sink
-# ------------------------------------------------------------------------------------------------------------------------------
+# Keys of the sink.
 
 
-def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: Place) -> None:
+def test_source_rows_with_the_same_sink_key_are_rejected(place: Place) -> None:
     words = table("shop.words", ["id"], id="bigint", word="string", n="int")
     driven = Driven(sink(place, table="words", primary_keys=["word"]))
     with pytest.raises(
@@ -321,11 +318,10 @@ def test_rows_of_the_source_that_have_one_key_of_the_sink_are_not_merged(place: 
     ]
 
 
-# -- from a log
-# ------------------------------------------------------------------------------------------------------------------------------------
+# From a log.
 
 
-def test_a_log_with_swapped_values_and_keys_arrives(binlog_place: Place, pg: Place) -> None:
+def test_swapped_values_and_keys_of_a_log_arrive(binlog_place: Place, pg: Place) -> None:
     """Statements that are valid at the source: MariaDB over a third value, PostgreSQL by deferred
     constraints at once.
     """

@@ -19,7 +19,7 @@ NUMBERS = ("decimal(12,2)", "decimal(15,15)", "decimal(15,0)", "decimal(18,0)")
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_every_decimal_comes_back_as_it_was(lite: Place, kind: str) -> None:
+def test_decimals_survive_a_round_trip(lite: Place, kind: str) -> None:
     orders = table("orders", ["id"], id="bigint", amount=kind)
     given = [(number, Decimal(text)) for number, text in enumerate(VALUES[kind])]
     Driven(sink(lite, table="orders")).batch(1, (orders, given))
@@ -41,7 +41,7 @@ def test_decimals_that_are_exact_numbers_compare_and_sort_as_numbers(
 
 
 @pytest.mark.parametrize("kind", ["decimal(12,2)", "decimal(20,2)"])
-def test_a_decimal_key_finds_its_row_again(lite: Place, kind: str) -> None:
+def test_decimal_key_matches_its_row(lite: Place, kind: str) -> None:
     prices = table("prices", ["amount"], amount=kind, name="string")
     driven = Driven(sink(lite, table="prices"))
     driven.batch(1, (prices, [(Decimal("12.30"), "old"), (Decimal("100.00"), "old")]))
@@ -53,7 +53,7 @@ def test_a_decimal_key_finds_its_row_again(lite: Place, kind: str) -> None:
     ]
 
 
-def test_a_table_of_texts_from_before_keeps_its_texts(lite: Place) -> None:
+def test_existing_text_columns_keep_their_texts(lite: Place) -> None:
     lite.execute("create table orders (id bigint primary key, amount decimal_text(12,2))")
     orders = table("orders", ["id"], id="bigint", amount="decimal(12,2)")
     Driven(sink(lite, table="orders")).batch(1, (orders, [(1, Decimal("12.30"))]))

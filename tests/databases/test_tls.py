@@ -144,9 +144,7 @@ def postgres_tls(papers: Papers) -> Iterator[PostgresServer]:
         "requireSSL=true",
     ],
 )
-def test_all_that_is_read_of_mariadb_is_encrypted(
-    maria_tls: MariaDbServer, papers: Papers, asked: str
-) -> None:
+def test_mariadb_reads_are_encrypted(maria_tls: MariaDbServer, papers: Papers, asked: str) -> None:
     url = f"{maria_tls.url('shop')}?{asked.format(ca=papers.authority)}"
     mirror = Mirror(
         make_source(
@@ -201,7 +199,7 @@ def test_rows_over_an_encrypted_connection_are_the_same_in_every_type(
         ("sslMode=SOMETIMES", "one of DISABLED, REQUIRED"),
     ],
 )
-def test_a_mariadb_that_cannot_be_trusted_is_refused_with_the_way_out(
+def test_untrusted_mariadb_is_rejected_with_a_remedy(
     maria_tls: MariaDbServer, papers: Papers, asked: str, why: str
 ) -> None:
     url = f"{maria_tls.url('shop')}?{asked.format(stranger=papers.stranger)}"
@@ -213,9 +211,7 @@ def test_a_mariadb_that_cannot_be_trusted_is_refused_with_the_way_out(
         source.tables()
 
 
-def test_a_server_without_encryption_is_not_read_in_the_clear(
-    mariadb: MariaDbServer, maria: Place, pg: Place
-) -> None:
+def test_server_without_tls_is_rejected(mariadb: MariaDbServer, maria: Place, pg: Place) -> None:
     for url, user, password in (
         (f"{maria.url}?requireSSL=true", maria.user, maria.password),
         (f"{pg.url}?sslmode=require", pg.user, pg.password),
@@ -226,7 +222,7 @@ def test_a_server_without_encryption_is_not_read_in_the_clear(
 
 
 @pytest.mark.timeout(600)
-def test_all_that_is_read_of_postgres_is_encrypted_and_a_stranger_is_refused(
+def test_postgres_reads_are_encrypted_and_untrusted_servers_rejected(
     papers: Papers, postgres_tls: PostgresServer
 ) -> None:
     url = f"jdbc:postgresql://127.0.0.1:{postgres_tls.port}/postgres"
@@ -282,7 +278,7 @@ sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" 
 
 
 @pytest.mark.timeout(600)
-def test_a_whole_job_is_encrypted_at_both_ends(
+def test_job_is_encrypted_at_both_ends(
     maria_tls: MariaDbServer, postgres_tls: PostgresServer, papers: Papers, tmp_path: Path
 ) -> None:
     """Both servers refuse whoever is not: there with their certificates looked at, back with

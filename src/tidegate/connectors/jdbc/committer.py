@@ -25,7 +25,6 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tidegate.connectors.jdbc.connection import open_existing
@@ -36,6 +35,7 @@ from tidegate.connectors.jdbc.save_modes import SaveModes
 from tidegate.connectors.jdbc.sink_query import run_query
 from tidegate.connectors.jdbc.sink_record import TABLE, SinkRecord, SinkRecordTable
 from tidegate.connectors.jdbc.stage_names import StageName, is_dead, stage_prefix
+from tidegate.connectors.jdbc.staged_table import StagedRowsLost, StagedTable
 from tidegate.connectors.jdbc.staging import staging_table_name
 from tidegate.connectors.jdbc.target import (
     JdbcTarget,
@@ -48,7 +48,7 @@ from tidegate.connectors.jdbc.target_check import SharedTable, TargetFit, check_
 from tidegate.databases.catalog import TableInfo, TableName
 from tidegate.databases.ddl import drop_table
 from tidegate.databases.dialect import dialect_of
-from tidegate.databases.errors import StatementRefused, TransientDatabaseError
+from tidegate.databases.errors import StatementRefused
 from tidegate.databases.session import Session, open_session
 from tidegate.databases.targets.rules import rules_of
 from tidegate.databases.url import Address, System
@@ -85,32 +85,6 @@ _STAGE_TABLES = {
         "select name from sqlite_master where type = 'table' and substr(name, 1, %s) = %s"
     ),
 }
-
-
-class StagedRowsLost(TransientDatabaseError):
-    """The server lost rows of a staging table, or the table; `found` is None without the table."""
-
-    def __init__(self, where: str, stage: str, expected: int, found: int | None) -> None:
-        state = "no longer exists" if found is None else f"has {found} rows instead of {expected}"
-        super().__init__(
-            where,
-            f"the staging table {stage} {state}: the server has lost rows; the batch is repeated",
-        )
-        self.stage = stage
-        self.expected = expected
-        self.found = found
-
-
-@dataclass(frozen=True, slots=True)
-class StagedTable:
-    """One staging table of a batch; `place` is None if a task had no rows."""
-
-    target: JdbcTarget
-    staging_table: TableName | None
-    rows: int
-    subtask: int
-    shaped: bool
-    """Whether it has the target's columns, so that it can become the target."""
 
 
 class JdbcCommitter(Committer):

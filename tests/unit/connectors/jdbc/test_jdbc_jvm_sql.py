@@ -14,7 +14,7 @@ from tidegate.connectors.jdbc.jvm_sql import Brand, JvmMergeSql, create_record_t
         ("jdbc:h2:mem:x", Brand.H2), ("jdbc:derby:memory:x", Brand.DERBY), ("jdbc:vertica://h/x", Brand.GENERIC), ("", Brand.GENERIC),
     ],
 )  # fmt: skip
-def test_the_brand_is_told_by_the_url_and_unknown_ones_promise_less(url: str, brand: Brand) -> None:
+def test_brand_is_derived_from_the_url(url: str, brand: Brand) -> None:
     assert Brand.of(url) is brand
     assert brand.has_known_transactions == (brand is not Brand.GENERIC)
 
@@ -33,7 +33,7 @@ def merge(brand: Brand, key: tuple[int, ...] = (0,), *, upsert: bool = True) -> 
 
 
 @pytest.mark.parametrize("brand", list(Brand))
-def test_a_merge_meets_every_key_once_and_deletes_before_it_puts(brand: Brand) -> None:
+def test_merge_handles_each_key_once_and_deletes_first(brand: Brand) -> None:
     pruned, gone, dropped, *puts = merge(brand)
     assert (
         pruned == "delete from st where exists (select 1 from st later where st.c0 = later.c0 and"
@@ -51,7 +51,7 @@ def test_a_merge_meets_every_key_once_and_deletes_before_it_puts(brand: Brand) -
     assert puts[-1].endswith(";") == (brand is Brand.SQLSERVER)
 
 
-def test_the_words_of_a_merge_are_those_that_all_brands_share() -> None:
+def test_merge_uses_only_sql_that_all_brands_support() -> None:
     assert (
         merge(Brand.ORACLE)[-1]
         == 'merge into S.T t using st s on (t."ID" = s.c0) when matched then update set "N" ='
@@ -67,7 +67,7 @@ def test_the_words_of_a_merge_are_those_that_all_brands_share() -> None:
     )
 
 
-def test_rows_without_a_key_are_added_and_without_upsert_only_updates_replace() -> None:
+def test_rows_without_key_are_inserted_and_without_upsert_only_updates_replace() -> None:
     assert merge(Brand.DB2, ()) == [
         'insert into S.T ("ID", "N") select c0, cast(c1 as varchar(32672)) from st'
     ]
@@ -81,7 +81,7 @@ def test_rows_without_a_key_are_added_and_without_upsert_only_updates_replace() 
 
 
 @pytest.mark.parametrize("brand", list(Brand))
-def test_a_staging_table_has_the_types_of_its_target_where_the_words_are_known(
+def test_staging_table_has_the_target_types_if_the_sql_is_known(
     brand: Brand,
 ) -> None:
     text = create_stage(brand, "st", "T", ['"ID"'])

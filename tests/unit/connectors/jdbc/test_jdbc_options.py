@@ -29,7 +29,7 @@ def messages(connector: Any, **given: Any) -> list[str]:
     return [problem.message for problem in problems(connector, **given)]
 
 
-def test_blocks_that_are_right_have_no_problem() -> None:
+def test_valid_blocks_have_no_problems() -> None:
     assert problems(SOURCE, url=URL, table_path="shop.orders", user="u", password="p") == []
     assert problems(SOURCE, url=URL, query="select 1", partition_column="id", partition_num=4) == []
     assert (
@@ -44,7 +44,7 @@ def test_blocks_that_are_right_have_no_problem() -> None:
     assert problems(SINK, url=URL, query="insert into t values (?)") == []
 
 
-def test_all_problems_of_a_source_are_told_at_once() -> None:
+def test_all_problems_of_a_source_are_reported_together() -> None:
     found = messages(
         SOURCE,
         url="jdbc:oracle:thin:@host",
@@ -80,7 +80,7 @@ def test_all_problems_of_a_source_are_told_at_once() -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: str) -> None:
+def test_invalid_source_options_are_reported(given: dict[str, Any], message: str) -> None:
     assert [m for m in messages(SOURCE, url=URL, **given) if message in m]
 
 
@@ -105,11 +105,11 @@ def test_what_does_not_go_together_in_a_source(given: dict[str, Any], message: s
         ({"table": "t", "url": "jdbc:sqlite:"}, "no file"),
     ],
 )
-def test_what_does_not_go_together_in_a_sink(given: dict[str, Any], message: str) -> None:
+def test_invalid_sink_options_are_reported(given: dict[str, Any], message: str) -> None:
     assert [m for m in messages(SINK, **{"url": URL, **given}) if message in m]
 
 
-def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() -> None:
+def test_other_databases_use_spark_jdbc_with_a_driver() -> None:
     oracle = {
         "url": "jdbc:oracle:thin:scott/tiger@//host:1521/x",
         "driver": "oracle.jdbc.OracleDriver",
@@ -183,7 +183,7 @@ def test_any_other_database_is_spoken_to_by_spark_where_its_driver_is_given() ->
     assert SINK.of({**values, "url": URL}) is SINK
 
 
-def test_without_keys_going_back_would_double_rows() -> None:
+def test_replay_without_keys_duplicates_rows() -> None:
     def back(**given: Any) -> GoBack | None:
         values, _ = SINK.options.read(Block({"url": URL, **given}, lambda _: Location(""), ""))
         return SINK.capabilities_of(values).go_back
@@ -193,7 +193,7 @@ def test_without_keys_going_back_would_double_rows() -> None:
     assert back(query="insert into t values (?)") is GoBack.DUPLICATE
 
 
-def test_a_url_is_read_and_never_shows_its_password() -> None:
+def test_url_is_parsed_and_never_shows_its_password() -> None:
     address = parse_url("jdbc:mariadb://user:s%40cret@db.example:3307/shop?useSSL=true")
     assert (address.system, address.host, address.port, address.database, address.user, address.password) == (
         System.MYSQL, "db.example", 3307, "shop", "user", "s@cret",
@@ -225,7 +225,7 @@ def test_a_url_is_read_and_never_shows_its_password() -> None:
         "jdbc:mysql://h:99999999/x",
     ],
 )
-def test_a_url_that_cannot_be_read_says_why(url: str) -> None:
+def test_invalid_url_is_explained(url: str) -> None:
     with pytest.raises(ValueError, match=r"\w+ \w+"):
         parse_url(url)
 
@@ -261,7 +261,7 @@ WITHOUT_MEANING = {
 
 
 @pytest.mark.parametrize("connector", [SOURCE, SINK], ids=["source", "sink"])
-def test_every_option_of_the_reference_is_known_with_its_meaning_or_said_to_have_none(
+def test_every_option_of_seatunnel_is_supported_or_declared_unused(
     connector: Any,
 ) -> None:
     known = {

@@ -87,7 +87,7 @@ def test_positions_count_chunks_over_all_tables() -> None:
         ChunkPosition.from_json({"version": 3})
 
 
-def test_rows_without_a_value_are_a_chunk_of_their_own() -> None:
+def test_rows_with_null_keys_are_a_separate_chunk() -> None:
     table = TableChunks(path="a", column="id", edges=(10, 20), rows_each=5, nulls=True)
     assert [table.span(n, n + 1) for n in range(table.count)] == [
         (None, None, "only"),
@@ -119,7 +119,7 @@ def test_too_many_edges_are_thinned_until_they_fit() -> None:
     assert list(table.edges) == sorted(table.edges)
 
 
-def test_names_of_staging_tables_are_short_and_tell_whose_they_are() -> None:
+def test_staging_table_names_are_short_and_identify_their_sink() -> None:
     stage = StageName(
         sink_digest(CONTEXT), lineage_digest("L"), 123_456, 12_345_678, "0123456789", 999
     )
@@ -142,7 +142,7 @@ def test_names_of_staging_tables_are_short_and_tell_whose_they_are() -> None:
     )
 
 
-def test_placeholders_stand_for_the_incoming_table() -> None:
+def test_placeholders_are_replaced_by_the_incoming_table() -> None:
     words = placeholder_values(ORDERS)
     assert (
         for_table("${database_name}_${schema_name}.${table_name}_${comment:x}_${unique_key}", words)
@@ -152,7 +152,7 @@ def test_placeholders_stand_for_the_incoming_table() -> None:
     assert list_for_table(["${unique_key}"], words) == []
 
 
-def test_a_dot_within_a_name_parts_nothing() -> None:
+def test_dot_within_a_name_does_not_split_it() -> None:
     mysql, postgres, lite = (
         parse_url("jdbc:mysql://h/db"),
         parse_url("jdbc:postgresql://h/db"),
@@ -189,7 +189,7 @@ def test_a_dot_within_a_name_parts_nothing() -> None:
     assert "name-parts" not in arriving(TableName("shop", "public", "orders")).options
 
 
-def test_a_target_has_the_name_and_the_key_that_the_options_say() -> None:
+def test_target_has_the_name_and_key_of_the_options() -> None:
     mysql, postgres = (
         parse_url("jdbc:mysql://h/db"),
         parse_url("jdbc:postgresql://h/db?currentSchema=sales"),
@@ -219,7 +219,7 @@ def test_a_target_has_the_name_and_the_key_that_the_options_say() -> None:
         target_of(ORDERS, values(table="elsewhere.public.t"), POSTGRES, postgres)
 
 
-def test_a_table_in_a_message_comes_back() -> None:
+def test_table_survives_a_message_round_trip() -> None:
     rich = replace(
         ORDERS,
         columns=(
@@ -268,7 +268,7 @@ def texts(merge: MergeSql, *, distinct: bool = False) -> list[str]:
     return [statement.text for statement in merge.statements(distinct=distinct)]
 
 
-def test_statements_follow_the_key() -> None:
+def test_statements_depend_on_the_key() -> None:
     (upsert,) = texts(merge(POSTGRES))
     assert (
         upsert
@@ -290,7 +290,7 @@ def test_statements_follow_the_key() -> None:
     assert len(texts(merge(MYSQL, upsert=False))) == 1
 
 
-def test_a_column_that_is_not_there_is_named() -> None:
+def test_missing_column_is_named() -> None:
     lacking = replace(
         merge(MYSQL),
         relation=TargetTable(
@@ -303,7 +303,7 @@ def test_a_column_that_is_not_there_is_named() -> None:
         lacking.statements(distinct=False)
 
 
-def test_a_query_of_ones_own_keeps_what_stands_in_quotes() -> None:
+def test_custom_query_keeps_quoted_text() -> None:
     found = parse_parameters("insert into t values (?, 'a?b%:x', \"c?\", ?) -- ? :y\n;")
     assert found == ("insert into t values (%s, 'a?b%%:x', \"c?\", %s) -- ? :y\n", (None, None))
     assert parse_parameters("insert into t values (:a, ':b', x::int, :a_2) /* :c */", "?") == (
@@ -333,7 +333,7 @@ def test_literals_cannot_end_early() -> None:
     ]
 
 
-def test_chunks_leave_no_number_out_and_none_twice() -> None:
+def test_chunks_cover_each_number_once() -> None:
     chunks = list(even_chunks(-7, 1000, ChunkStrategy(rows_each=10, rows=300)))
     assert (chunks[0].low, chunks[-1].high, len(chunks)) == (None, None, 30)
     assert all(a.high == b.low for a, b in pairwise(chunks))
@@ -346,7 +346,7 @@ def test_chunks_leave_no_number_out_and_none_twice() -> None:
     assert range_condition(POSTGRES, '"id"', None, None, nulls=False) == '"id" is not null'
 
 
-def test_rows_for_load_data_tell_null_from_empty() -> None:
+def test_load_data_rows_distinguish_null_from_empty() -> None:
     import pyarrow as pa
 
     batch = pa.RecordBatch.from_pydict(

@@ -27,7 +27,7 @@ def rows(head: str) -> list[list[list[str]]]:
 
 
 @pytest.mark.parametrize("system", list(System))
-def test_what_a_column_is_in_a_pipeline(system: System) -> None:
+def test_documented_pipeline_types_match_the_code(system: System) -> None:
     dialect = dialect_of(system)
     for natives, (ours,), *_ in rows(HEADS[system]):
         assert natives
@@ -35,7 +35,7 @@ def test_what_a_column_is_in_a_pipeline(system: System) -> None:
             assert str(dialect.data_type(NativeColumn(name="c", native=native))) == ours, native
 
 
-def test_what_a_column_of_a_pipeline_becomes_in_a_new_table() -> None:
+def test_documented_native_types_match_the_code() -> None:
     told = set()
     for (ours,), *natives in rows("New tables"):
         told.add(parse_type(ours).name)
