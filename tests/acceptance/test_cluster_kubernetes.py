@@ -21,7 +21,7 @@ import pytest
 
 import tidegate
 from tidegate.runner.process import kill_session, process_ref
-from tidegate.spark.deployment import DeploymentRequest, deployment
+from tidegate.spark.deployment import DeploymentRequest, plan_deployment
 from tidegate.testing.servers.spark_cluster import LOOPBACK, quick_java_options, until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
@@ -172,7 +172,7 @@ def test_a_job_runs_in_pods_and_a_killed_pod_loses_and_doubles_nothing(
     tmp_path: Path, api: tuple[str, Pods]
 ) -> None:
     master, pods = api
-    made = deployment(
+    made = plan_deployment(
         DeploymentRequest(
             master=master,
             executors=1,

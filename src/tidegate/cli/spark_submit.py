@@ -9,7 +9,7 @@ import click
 
 from tidegate.cli import exits
 from tidegate.model.errors import UserError
-from tidegate.spark.deployment import DeploymentRequest, plan_deployment, engine_block, job_block
+from tidegate.spark.deployment import DeploymentRequest, engine_block, job_block, plan_deployment
 
 
 @click.command("spark-conf")

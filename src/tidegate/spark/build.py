@@ -1,13 +1,16 @@
-"""A graph as DataFrames, for batches that need SQL. Called by engine.py; one FrameBuilder for each
-pipeline, as schemas do not change between batches.
+"""Build DataFrames for batches that need SQL.
 
-    source   a frame per table over its splits (mapInArrow), or the source's own `frame` where Spark reads better
-    transform   its `frame` function, and `rejected` for the rows that it puts aside; where it has none, its Arrow way inside mapInArrow
-    sink     a frame of messages per input (mapInArrow: one writer per task), or its own `save`
+Called by engine.py; one FrameBuilder per pipeline, because schemas do not change between batches.
 
-All message frames are one frame, and so one Spark job. What several operators read is cached, so
-that every source is read once: a transform must not make a temporary view of its frame, as Spark
-frees the cache below a view that is dropped or replaced.
+- Source: a frame per table over its splits (mapInArrow), or the connector's own `frame` if Spark
+  reads better.
+- Transform: its `frame` function, and `rejected` for the rows that it separates; otherwise its
+  Arrow implementation inside mapInArrow.
+- Sink: a frame of messages per input (mapInArrow, one writer per task), or its own `save`.
+
+All message frames are united to one frame, and so one Spark job. Frames with several readers are
+cached, so that every source is read once. A transform must not create a temporary view of its
+frame, because Spark frees the cache below a view that is dropped or replaced.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,14 +35,13 @@ from tidegate.spark.types import struct_of, table_of
 
 MESSAGE = StructType([StructField("message", StringType())])
 TASKS_PER_CORE_MAX = 4
-SPLIT_WEIGHT_MAX = (
-    32 << 20
-)  # bytes or rows: where splits are heavier than this, more of them give a better balance
+# bytes or rows: if splits are heavier, more of them give a better balance
+SPLIT_WEIGHT_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The rows of one table at one place of the graph."""
+    """The rows of one table after one operator of the graph."""
 
     table: Table
     frame: DataFrame
@@ -47,7 +49,7 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Save:
-    """Rows that Spark itself writes: `run` is the action, `observation` tells how many there were."""
+    """Rows that Spark itself writes: `run` is the action, `observation` counts the rows."""
 
     operator: str
     table: str
@@ -57,58 +59,55 @@ class Save:
 
 @dataclass(kw_only=True, slots=True)
 class Frames:
-    """One batch, ready to run.
+    """The frames of one batch.
 
-    `observed` counts the rows of sources that Spark reads by itself; `cached` must be freed
+    `observed` are the row counts of sources that Spark reads itself; `cached` must be freed
     afterwards.
     """
 
     messages: list[DataFrame] = field(default_factory=list)
     saves: list[Save] = field(default_factory=list)
     cached: list[DataFrame] = field(default_factory=list)
-    observed: list[tuple[str, str, Observation | DataFrame]] = field(
-        default_factory=list
-    )  # operator, table, who knows
+    # operator, table, and what counts its rows
+    observed: list[tuple[str, str, Observation | DataFrame]] = field(default_factory=list)
 
     def message_frame(self) -> DataFrame | None:
-        """All messages of all sinks; None where no sink writes in our tasks."""
-        return _united(self.messages) if self.messages else None
+        """Unite the messages of all sinks; None if no sink writes in our tasks."""
+        return _union(self.messages) if self.messages else None
 
 
-def _united(frames: Sequence[DataFrame]) -> DataFrame:
-    """By halves: Spark analyses every union anew, which would be quadratic with hundreds of tables
-    in a row.
-    """
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Unite frames by halves: a chain would be quadratic, as Spark analyses every union again."""
     if len(frames) == 1:
         return frames[0]
     half = len(frames) // 2
-    return _united(frames[:half]).union(_united(frames[half:]))
+    return _union(frames[:half]).union(_union(frames[half:]))
 
 
 def load(reference: str) -> Any:
-    """The function that a Connector.spark names."""
+    """Import the function that a Connector.spark names."""
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
 
 
 def task_count(splits: int, width: int) -> int:
-    """How many tasks so many splits get: one each, unless there are very many of them."""
+    """Return the number of tasks for splits: one each, up to a limit per core."""
     return min(splits, width * TASKS_PER_CORE_MAX)
 
 
 def tasks_frame(spark: SparkSession, count: int, width: int) -> DataFrame:
-    """The numbers of `count` splits."""
+    """Return a frame of the numbers of `count` splits."""
     return spark.range(0, count, 1, task_count(count, width))
 
 
 def split_count(splits: Sequence[Split], width: int) -> int:
-    """How many splits to ask for, given what they weigh together."""
+    """Return how many splits to request, given their total weight."""
     heavy = sum(split.weight for split in splits) > SPLIT_WEIGHT_MAX * width
     return width * TASKS_PER_CORE_MAX if heavy else width
 
 
-def well_cut(source: Source, batch: Batch, name: str, width: int) -> Sequence[Split]:
-    """The splits of a source: one for each core, or more where they are heavy."""
+def balanced_splits(source: Source, batch: Batch, name: str, width: int) -> Sequence[Split]:
+    """Return the splits of a source: one per core, or more if they are heavy."""
     return splits_of(source, batch, name, split_count(splits_of(source, batch, name, 1), width))
 
 
@@ -126,8 +125,9 @@ class FrameBuilder:
         self._cached = _cached_operators(graph)
 
     def build(self, batch: Batch, name: str, width: int) -> Frames:
-        """All frames of a batch; `name` is the prefix of its counts, `width` how many tasks can run
-        at once.
+        """Build all frames of a batch.
+
+        `name` is the prefix of its counts, `width` the number of tasks that can run at once.
         """
         frames = Frames()
         streams: dict[str, list[Stream]] = {}
@@ -163,7 +163,7 @@ class FrameBuilder:
                 )
                 for table in self.graph.tables[operator]
             ]
-        splits = well_cut(source, batch, operator, width)
+        splits = balanced_splits(source, batch, operator, width)
         streams = []
         for number, table in enumerate(self.graph.tables[operator]):
             own = [split for split in splits if split.table == table.path]
@@ -187,8 +187,9 @@ class FrameBuilder:
         return self._structs[operator, number]
 
     def _observed(self, operator: str, table: Table, frame: DataFrame, frames: Frames) -> Stream:
-        """Rows that Spark reads by itself are counted on the way; where they are cached, the cache
-        is asked (an observation below a cache tells nothing).
+        """Count rows that Spark reads itself, by an observation or from the cache.
+
+        An observation below a cached frame gives no result.
         """
         if operator in self._cached:
             frames.observed.append((operator, table.path, frame))
@@ -210,7 +211,7 @@ class FrameBuilder:
                 Stream(self._after(operator, number, transform, table, frame), frame)
                 for number, (table, frame) in enumerate(frames)
             ]
-            return [*given, *_put_aside(reference, transform, inputs)]
+            return [*given, *_rejected_streams(reference, transform, inputs)]
         streams = []
         for number, stream in enumerate(inputs):
             after = transform.table(stream.table)
@@ -227,9 +228,7 @@ class FrameBuilder:
     def _after(
         self, operator: str, number: int, transform: Transform, table: Table, frame: DataFrame
     ) -> Table:
-        """The table that a transform gives: its schema is the frame's, its name and keys are the
-        transform's where it knows them.
-        """
+        """Return the table after a transform: schema of the frame, name and keys of the transform."""
         if (operator, number) not in self._tables:
             self._tables[operator, number] = table_of(frame.schema, transform.table(table) or table)
         return self._tables[operator, number]
@@ -254,8 +253,10 @@ class FrameBuilder:
             frames.messages.append(stream.frame.mapInArrow(writing, MESSAGE))
 
 
-def _put_aside(reference: str, transform: Transform, inputs: Sequence[Stream]) -> list[Stream]:
-    """The rows that a transform rejects and does not drop, as tables of their own."""
+def _rejected_streams(
+    reference: str, transform: Transform, inputs: Sequence[Stream]
+) -> list[Stream]:
+    """Return the rows that a transform rejects and does not drop, as separate tables."""
     streams = []
     for stream in inputs:
         table = transform.rejected(stream.table)
@@ -266,8 +267,9 @@ def _put_aside(reference: str, transform: Transform, inputs: Sequence[Stream]) -
 
 
 def _cached_operators(graph: Graph) -> frozenset[str]:
-    """Whose rows are kept: what is read more than once (a transform that puts rows aside reads
-    twice), and the sources below it that Spark reads.
+    """Return the operators to cache: those read more than once, and Spark's sources below them.
+
+    A transform that rejects rows reads its input twice.
     """
     reads = {
         name: sum(1 + _rejects(graph.nodes[reader].operator) for reader in readers)
@@ -279,7 +281,7 @@ def _cached_operators(graph: Graph) -> frozenset[str]:
         if any(reader in below for reader in graph.readers[name]):
             below.add(name)
     observed = {name for name in graph.sources if graph.nodes[name].connector.spark}
-    return frozenset(cached | (below & observed))  # an observation below a cache tells nothing
+    return frozenset(cached | (below & observed))  # see FrameBuilder._observed
 
 
 def _rejects(operator: Source | Transform | Sink) -> bool:

@@ -1,17 +1,19 @@
-"""What is different where tasks run in other processes and on other hosts (spark://, k8s://, yarn).
-Called by session.py, engine.py and the `spark-conf` verb.
+"""Settings and checks for tasks in other processes and on other hosts (spark://, k8s://, yarn).
 
-The driver always runs where it was started (Spark's client mode): it is the driver that the store
-knows, fences and kills. Executors only stage; what they leave behind when they are lost, or go on
-writing when they are only cut off, is named by nobody and swept.
+Called by session.py, engine.py and the `spark-conf` command. The driver always runs where it was
+started (Spark's client mode), because the store knows, fences and kills the driver. Executors only
+stage data. What a lost executor leaves behind, or what one that is cut off still writes, is named
+by no commit and is swept.
 
-How long a loss can go unnoticed, with the settings from here (a user's own win):
+How long a failure can go unnoticed with these defaults (the user's own settings win):
 
-    executor or Python worker killed     at once: the connection closes; its tasks run again elsewhere, `spark.task.maxFailures` (4) times each
-    worker process killed                at once: its executor ends by itself
-    executor hung, host gone or cut off  spark.network.timeout + spark.network.timeoutInterval = 70 s (Spark's own: 180 s)
-    no executor at all                   NO_EXECUTOR_S_MAX after the last one was seen; then the batch fails and is tried again
-    master gone                          a batch goes on with the executors that it has; a driver that starts meanwhile says so at once
+- Executor or Python worker killed: noticed at once, because the connection closes. Its tasks run
+  again elsewhere, up to `spark.task.maxFailures` (4) times each.
+- Worker process killed: noticed at once; its executor ends by itself.
+- Executor hung, host down or cut off: spark.network.timeout + spark.network.timeoutInterval = 70 s
+  (Spark's default: 180 s).
+- No executor at all: NO_EXECUTOR_S_MAX after the last one was seen, the batch fails and is retried.
+- Master down: a batch continues on its executors; a driver that starts meanwhile fails at once.
 """
 
 import re
@@ -26,8 +28,8 @@ from site import getsitepackages, getusersitepackages
 import tidegate
 from tidegate.model.errors import Domain, TransientError, UserError
 
-# before the job counts as stalled, which would cost the driver: executors that are on their way
-# serve the next attempt
+# less than the time after which the job counts as stalled, which would end the driver; executors
+# that start meanwhile serve the next attempt
 NO_EXECUTOR_S_MAX = 45.0
 NO_EXECUTOR_KEY = "spark.tidegate.noExecutorTimeout"
 CONNECT_S_MAX = 5.0
@@ -36,7 +38,7 @@ YARN_REPORT = re.compile(r"Application report for (\S+) \(state: (\w+)\)")
 LOG_TAIL_BYTES = 64 * 1024
 YARN_WAITING = ("NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED")
 LOCAL = re.compile(r"local(\[|$)")  # not local-cluster[..], which has executors
-SOCKETS = "/tmp"  # every host has it, and no other name is surely short enough for a socket
+SOCKETS = "/tmp"  # exists on every host and is short enough for the path of a socket
 LOSS_NOTICED: Mapping[str, str] = {
     "spark.network.timeout": "60s",
     "spark.network.timeoutInterval": "10s",
@@ -45,14 +47,14 @@ LOSS_NOTICED: Mapping[str, str] = {
 
 
 class MasterUnreachable(TransientError):
-    """Nobody listens where the job file or the engine's file says that Spark's master is."""
+    """Spark's master does not answer at the configured address."""
 
     condition = "spark-master-unreachable"
     domain = Domain.EXTERNAL
 
 
 class NoExecutors(TransientError):
-    """A batch waits, and the cluster has nothing that could run it."""
+    """A batch waits, and the cluster provides no executor."""
 
     condition = "no-executors"
     domain = Domain.EXTERNAL
@@ -66,16 +68,16 @@ class NoExecutors(TransientError):
 
 
 def is_local(master: str) -> bool:
-    """Whether tasks run in the driver's own JVM."""
+    """Whether tasks run in the driver's JVM."""
     return LOCAL.match(master.strip()) is not None
 
 
 def cluster_conf(master: str, user: Mapping[str, str], *, sockets_in_tmp: bool) -> dict[str, str]:
-    """Settings of ours for a cluster; the user's come after these, and win. `sockets_in_tmp`: the
-    driver's directory for temporary files has a short name.
+    """Return our defaults for a cluster; the user's settings override them.
 
-    No spark.local.dir: it would be the driver's directory on every host. The driver's own files go
-    where its JVM's temporary files go, the executors' where their host says.
+    `sockets_in_tmp`: the path of the driver's temporary directory is short enough for sockets.
+    spark.local.dir is not set, because it would be the driver's directory on every host: the driver
+    uses its JVM's temporary directory, and executors that of their host.
     """
     check_deploy_mode(user)
     sockets = (
@@ -87,9 +89,7 @@ def cluster_conf(master: str, user: Mapping[str, str], *, sockets_in_tmp: bool) 
 
 
 def executor_java_options(master: str, user: Mapping[str, str]) -> dict[str, str]:
-    """The user's options for executors, with ours before them; in the driver's JVM there are no
-    others.
-    """
+    """Return our JVM options for executors and then the user's; none for a local master."""
     key = "spark.executor.extraJavaOptions"
     return (
         {}
@@ -99,19 +99,19 @@ def executor_java_options(master: str, user: Mapping[str, str]) -> dict[str, str
 
 
 def check_deploy_mode(user: Mapping[str, str]) -> None:
-    """UserError where Spark is to start the driver by itself, on some other host."""
+    """Raise UserError for cluster mode, in which Spark starts the driver on another host."""
     if user.get("spark.submit.deployMode", "client") != "client":
         raise UserError(
             "spark.submit.deployMode must be client: the driver is a process that Tidegate starts"
-            " and fences; only executors are elsewhere"
+            " and fences; only executors run elsewhere"
         )
 
 
 def _source_tree(master: str, user: Mapping[str, str]) -> dict[str, str]:
-    """Workers import this package too.
+    """Return PYTHONPATH for the workers if this package is a source tree.
 
-    Installed, they find it by their Python; a source tree is named, which helps on hosts that share
-    it.
+    Workers import it too: an installed one is found by their Python, a source tree on hosts that
+    share it.
     """
     place = Path(tidegate.__file__).parent.parent
     installed = [
@@ -129,7 +129,7 @@ def _source_tree(master: str, user: Mapping[str, str]) -> dict[str, str]:
 
 
 def masters(master: str) -> list[tuple[str, int]]:
-    """The hosts and ports of spark://host:port,host:port."""
+    """Parse the hosts and ports of spark://host:port,host:port."""
     if not master.startswith("spark://"):
         return []
     found = []
@@ -144,9 +144,9 @@ def masters(master: str) -> list[tuple[str, int]]:
 
 
 def check_master(master: str) -> None:
-    """MasterUnreachable where no master takes a connection.
+    """Raise MasterUnreachable if no master accepts a connection.
 
-    Spark itself would try for a minute and end without a reason.
+    Spark itself would try for a minute and fail without a reason.
     """
     why = ""
     for host, port in masters(master):
@@ -160,9 +160,7 @@ def check_master(master: str) -> None:
 
 
 class StartState:
-    """What the start of Spark waits for: the JVM, or the cluster, as far as spark.log says from
-    here on.
-    """
+    """Describes what the start of Spark waits for, from new lines of spark.log."""
 
     def __init__(self, master: str, spark_log: Path) -> None:
         self._master = master
@@ -170,7 +168,7 @@ class StartState:
         self._offset = spark_log.stat().st_size if spark_log.exists() else 0
 
     def describe(self) -> str:
-        """One sentence for a person."""
+        """Return one sentence for the user."""
         if is_local(self._master):
             return "Spark's JVM is starting"
         if not self._master.startswith("yarn"):
@@ -195,10 +193,7 @@ class StartState:
 
 
 def no_executor_s_max(conf: Mapping[str, str]) -> float:
-    """How long a batch may wait for a first executor.
-
-    Seconds, or with a unit as in all settings of Spark.
-    """
+    """Read how long a batch may wait for an executor: seconds, or a time with Spark's units."""
     given = conf.get(NO_EXECUTOR_KEY, "")
     found = re.fullmatch(r"\s*(\d+)\s*(ms|s|m|min|h|d)?\s*", given)
     if not given:
@@ -212,14 +207,14 @@ def no_executor_s_max(conf: Mapping[str, str]) -> float:
 
 
 class Executors:
-    """How many executors a context has. Asked while a batch runs, from a thread of its own."""
+    """Counts the executors of a context. Called from a separate thread while a batch runs."""
 
     def __init__(self, context: object) -> None:
         self._context = context
 
     def count(self) -> int | None:
-        """None where Spark does not tell: the JVM has ended, or is of another kind."""
-        with suppress(Exception):  # whoever runs the batch will see what is wrong
+        """Return the number of executors; None if it is unknown, because the JVM has ended."""
+        with suppress(Exception):  # the thread that runs the batch reports the error
             known = self._context._jsc.sc().getExecutorMemoryStatus().size()  # type: ignore[attr-defined]  # PySpark has no name for it
             return int(known) - 1  # the driver is among them
         return None

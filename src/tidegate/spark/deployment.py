@@ -1,8 +1,7 @@
-"""What a cluster needs, written out: the `spark` block of the engine's file, and the files and
-commands that go with it. Called by the `spark-conf` verb. Pure.
+"""Generate what a cluster needs: the `spark` block of the engine's file, files and commands. Pure.
 
-The same values can stand in a job's `env`. Nothing here is needed at run time: whoever knows Spark
-may write all of it by hand.
+Called by the `spark-conf` command. The same values may be in a job's `env`. Nothing here is needed
+at run time; users who know Spark can write all of it by hand.
 """
 
 import sys
@@ -13,14 +12,14 @@ from tidegate import __version__
 from tidegate.model.errors import UserError
 from tidegate.spark.cluster import is_local
 
-IMAGE_PYTHON = "/usr/local/bin/python3"  # of the image that the Dockerfile below is built on
-ENVIRONMENT = "environment"  # the directory that an archive is unpacked into, beside each executor
+IMAGE_PYTHON = "/usr/local/bin/python3"  # of the base image of the Dockerfile below
+ENVIRONMENT = "environment"  # the directory into which the archive is unpacked for each executor
 POD_ADDRESS = "${POD_IP}"  # filled in from the environment when the engine's file is read
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeploymentRequest:
-    """What was asked for. Empty texts: not said."""
+    """The arguments of `spark-conf`; empty text if not given."""
 
     master: str
     executors: int = 2
@@ -38,61 +37,62 @@ class DeploymentRequest:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Deployment:
-    """Settings for Spark, files by name, and what a person does with them, in order."""
+    """Settings for Spark, files by name, and the steps for the user, in order."""
 
     conf: Mapping[str, str]
     steps: tuple[str, ...]
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-def deployment(wanted: DeploymentRequest) -> Deployment:
-    """For this kind of master; UserError where something is missing."""
-    if wanted.master.startswith("spark://"):
-        return _standalone(wanted)
-    if wanted.master.startswith("k8s://"):
-        return _kubernetes(wanted)
-    if wanted.master == "yarn":
-        return _yarn(wanted)
-    if is_local(wanted.master):
-        raise UserError(f"{wanted.master} needs no settings: tasks run in the driver itself")
+def plan_deployment(request: DeploymentRequest) -> Deployment:
+    """Plan a deployment for this kind of master; UserError if an argument is missing."""
+    if request.master.startswith("spark://"):
+        return _standalone(request)
+    if request.master.startswith("k8s://"):
+        return _kubernetes(request)
+    if request.master == "yarn":
+        return _yarn(request)
+    if is_local(request.master):
+        raise UserError(f"{request.master} needs no settings: tasks run in the driver itself")
     raise UserError(
-        f"{wanted.master!r} is no master of Spark: spark://host:7077, k8s://https://host:6443 or"
+        f"{request.master!r} is not a Spark master: spark://host:7077, k8s://https://host:6443 or"
         " yarn"
     )
 
 
-def _sizes(wanted: DeploymentRequest) -> dict[str, str]:
+def _sizes(request: DeploymentRequest) -> dict[str, str]:
     sizes = {
-        "spark.master": wanted.master,
-        "spark.executor.cores": str(wanted.cores),
-        "spark.executor.memory": wanted.memory,
+        "spark.master": request.master,
+        "spark.executor.cores": str(request.cores),
+        "spark.executor.memory": request.memory,
     }
     address = (
-        {"spark.driver.host": wanted.driver_host, "spark.driver.bindAddress": "0.0.0.0"}
-        if wanted.driver_host
+        {"spark.driver.host": request.driver_host, "spark.driver.bindAddress": "0.0.0.0"}
+        if request.driver_host
         else {}
     )
     return sizes | address
 
 
-def _containers(wanted: DeploymentRequest) -> dict[str, str]:
-    """Rows are in the Python workers, outside the JVM's memory: a container that has no room for
-    them is killed.
+def _containers(request: DeploymentRequest) -> dict[str, str]:
+    """Return settings for containers, with memory for the Python workers outside the JVM.
+
+    Rows are there; a container without room for them is killed.
     """
     return {
-        "spark.executor.instances": str(wanted.executors),
-        "spark.executor.memoryOverhead": wanted.python_memory,
+        "spark.executor.instances": str(request.executors),
+        "spark.executor.memoryOverhead": request.python_memory,
     }
 
 
-def _python(wanted: DeploymentRequest) -> dict[str, str]:
-    """Where executors find a Python with Tidegate in it."""
-    if wanted.archive:
+def _python(request: DeploymentRequest) -> dict[str, str]:
+    """Return where executors find a Python with Tidegate installed."""
+    if request.archive:
         return {
-            "spark.archives": f"{wanted.archive}#{ENVIRONMENT}",
+            "spark.archives": f"{request.archive}#{ENVIRONMENT}",
             "spark.pyspark.python": f"./{ENVIRONMENT}/bin/python",
         }
-    return {"spark.pyspark.python": wanted.python or sys.executable}
+    return {"spark.pyspark.python": request.python or sys.executable}
 
 
 def _pack(archive: str) -> str:
@@ -104,26 +104,28 @@ def _pack(archive: str) -> str:
     return f"{made}   # then put it at {archive}; hosts need the Python that it was made with"
 
 
-def _disk(wanted: DeploymentRequest) -> str:
-    place = wanted.shared or "one directory"
+def _disk(request: DeploymentRequest) -> str:
+    place = request.shared or "one directory"
     return (
         f"Mount {place} on every host under the same name: sources and sinks of files, and the"
         " checkpoints of several servers, must be on it."
     )
 
 
-def _standalone(wanted: DeploymentRequest) -> Deployment:
-    """An application takes all cores that are free, unless it is told how many: the second job
-    would wait for the first.
+def _standalone(request: DeploymentRequest) -> Deployment:
+    """Plan for a standalone cluster.
+
+    spark.cores.max is set, because an application takes all free cores by default, and the second
+    job would wait for the first.
     """
     conf = {
-        **_sizes(wanted),
-        "spark.cores.max": str(wanted.executors * wanted.cores),
-        **_python(wanted),
+        **_sizes(request),
+        "spark.cores.max": str(request.executors * request.cores),
+        **_python(request),
     }
     ready = (
-        _pack(wanted.archive)
-        if wanted.archive
+        _pack(request.archive)
+        if request.archive
         else (
             f"Install tidegate=={__version__} on every host, so that {conf['spark.pyspark.python']}"
             " imports it."
@@ -133,31 +135,33 @@ def _standalone(wanted: DeploymentRequest) -> Deployment:
         conf=conf,
         steps=(
             ready,
-            _disk(wanted),
+            _disk(request),
             (
-                "Open the way from the executors back to the driver (spark.driver.host; its ports"
+                "Allow connections from the executors to the driver (spark.driver.host; its ports"
                 " are random)."
             ),
         ),
     )
 
 
-def _yarn(wanted: DeploymentRequest) -> Deployment:
-    if not wanted.archive and not wanted.python:
+def _yarn(request: DeploymentRequest) -> Deployment:
+    if not request.archive and not request.python:
         raise UserError(
             "YARN needs --archive (an environment that is sent along) or --python (one that is on"
             " every host)"
         )
     conf = {
-        **_sizes(wanted),
-        **_containers(wanted),
-        **_python(wanted),
-        "spark.yarn.maxAppAttempts": "1",  # whether to start again is ours to decide
+        **_sizes(request),
+        **_containers(request),
+        **_python(request),
+        "spark.yarn.maxAppAttempts": "1",  # restarts are decided by Tidegate
     }
     steps = (
-        [_pack(wanted.archive)]
-        if wanted.archive
-        else [f"Install tidegate=={__version__} on every host, so that {wanted.python} imports it."]
+        [_pack(request.archive)]
+        if request.archive
+        else [
+            f"Install tidegate=={__version__} on every host, so that {request.python} imports it."
+        ]
     )
     return Deployment(
         conf=conf,
@@ -167,36 +171,36 @@ def _yarn(wanted: DeploymentRequest) -> Deployment:
                 "Set HADOOP_CONF_DIR (or YARN_CONF_DIR) for the servers and workers that start"
                 " drivers."
             ),
-            _disk(wanted),
+            _disk(request),
         ),
     )
 
 
-def _kubernetes(wanted: DeploymentRequest) -> Deployment:
-    if not wanted.image:
+def _kubernetes(request: DeploymentRequest) -> Deployment:
+    if not request.image:
         raise UserError(
             "Kubernetes needs --image: the name under which the image for executors is pushed"
         )
-    if bool(wanted.claim) != bool(wanted.shared):
+    if bool(request.claim) != bool(request.shared):
         raise UserError("--claim and --shared go together: which volume, and where it is mounted")
     volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.shared"
     conf = {
-        **_sizes(wanted),
-        "spark.driver.host": wanted.driver_host or POD_ADDRESS,
+        **_sizes(request),
+        "spark.driver.host": request.driver_host or POD_ADDRESS,
         "spark.driver.bindAddress": "0.0.0.0",
-        **_containers(wanted),
-        "spark.kubernetes.namespace": wanted.namespace,
-        "spark.kubernetes.container.image": wanted.image,
-        "spark.pyspark.python": wanted.python or IMAGE_PYTHON,
+        **_containers(request),
+        "spark.kubernetes.namespace": request.namespace,
+        "spark.kubernetes.container.image": request.image,
+        "spark.pyspark.python": request.python or IMAGE_PYTHON,
         **(
-            {f"{volume}.options.claimName": wanted.claim, f"{volume}.mount.path": wanted.shared}
-            if wanted.claim
+            {f"{volume}.options.claimName": request.claim, f"{volume}.mount.path": request.shared}
+            if request.claim
             else {}
         ),
     }
     address = (
         ()
-        if wanted.driver_host
+        if request.driver_host
         else (
             (
                 "Run the servers in pods with POD_IP in their environment (fieldRef status.podIP),"
@@ -209,27 +213,27 @@ def _kubernetes(wanted: DeploymentRequest) -> Deployment:
             f"pip wheel --wheel-dir wheels tidegate=={__version__}        # beside the Dockerfile;"
             " from a checkout: pip wheel --wheel-dir wheels ."
         ),
-        f"docker build -t {wanted.image} . && docker push {wanted.image}",
+        f"docker build -t {request.image} . && docker push {request.image}",
         (
-            "kubectl apply -f access.yaml                        # who starts drivers must be"
+            "kubectl apply -f access.yaml                        # drivers must be"
             " allowed to start pods"
         ),
         *address,
         (
             ""
-            if wanted.claim
+            if request.claim
             else "Files need a volume that servers and executors share: --shared PATH --claim NAME."
         ),
     )
     return Deployment(
         conf=conf,
         steps=tuple(filter(None, steps)),
-        files={"Dockerfile": dockerfile(), "access.yaml": access(wanted.namespace)},
+        files={"Dockerfile": dockerfile(), "access.yaml": access(request.namespace)},
     )
 
 
 def dockerfile() -> str:
-    """An image for executors, servers and drivers alike: this Python, Java, this release."""
+    """Return a Dockerfile for executors, servers and drivers: this Python, Java, this release."""
     return f"""\
 FROM python:{sys.version_info.major}.{sys.version_info.minor}-slim-bookworm
 RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless && rm -rf /var/lib/apt/lists/*
@@ -244,9 +248,7 @@ CMD ["tidegate", "--help"]
 
 
 def access(namespace: str) -> str:
-    """What drivers in this namespace must be allowed to do: Spark starts, watches and removes the
-    pods of their executors.
-    """
+    """Return the RBAC objects of drivers: Spark starts, watches and removes executor pods."""
     return f"""\
 apiVersion: v1
 kind: ServiceAccount
@@ -269,10 +271,7 @@ roleRef: {{kind: Role, name: tidegate, apiGroup: rbac.authorization.k8s.io}}
 
 
 def engine_block(made: Deployment) -> str:
-    """For the engine's file; the steps as comments before it.
-
-    YAML needs no quotes around these values but where they would be numbers.
-    """
+    """Return the block for the engine's file, after the steps as comments."""
     lines = [
         *(f"# {number}. {step}" for number, step in enumerate(made.steps, 1)),
         "tidegate:",
@@ -293,8 +292,9 @@ def _scalar(value: str) -> str:
 
 
 def job_block(made: Deployment) -> str:
-    """The same for a job's file, in which nothing of the environment is filled in: without it,
-    Spark finds the driver's address.
+    """Return the block for a job file, without the driver's address, which Spark finds itself.
+
+    Job files cannot use environment variables of the pod.
     """
     return (
         "\n".join(

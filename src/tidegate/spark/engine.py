@@ -1,8 +1,8 @@
-"""Runs the batches of a driver's pipelines as Spark jobs: fused in the Python workers where no SQL
-is needed, through DataFrames otherwise.
+"""Run the batches of a driver's pipelines as Spark jobs.
 
-Called by the protocol (pipeline/), from one thread for each pipeline; `cancel` and `tasks` from
-any. It knows neither the store nor the sinks' commits.
+A batch runs fused in the Python workers if it needs no SQL, otherwise through DataFrames. Called by
+pipeline/, from one thread per pipeline; `cancel` and `tasks` from any thread. The engine knows
+neither the store nor the commits of sinks.
 """
 
 import threading
@@ -17,34 +17,32 @@ from pyspark import RDD, InheritableThread, SparkContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 
 from tidegate.model.errors import TidegateError
-from tidegate.model.throughput import Volume, Volumes, added
+from tidegate.model.throughput import Volume, Volumes, add_volumes
 from tidegate.pipeline.engine import Batch, TaskCount, Written
 from tidegate.pipeline.fused import collect, encode, fused_tasks
 from tidegate.pipeline.graph import Graph
 from tidegate.spark.build import FrameBuilder, Frames, split_count, task_count
 from tidegate.spark.cluster import Executors, NoExecutors, is_local, no_executor_s_max
-from tidegate.spark.errors import BatchCancelled, cancelled, translating
+from tidegate.spark.errors import BatchCancelled, is_cancellation, translate_spark_errors
 from tidegate.spark.session import end_session
-from tidegate.spark.tasks import CountsParam, RunFused, nothing
+from tidegate.spark.tasks import CountsParam, RunFused, empty_task
 
-CANCEL_AGAIN_S = 0.2  # a batch may be between two jobs when it is cancelled
-LOOK_S = 1.0  # between two looks at the executors of a running batch
+CANCEL_INTERVAL_S = 0.2  # repeated, because a batch may be between two jobs when it is cancelled
+EXECUTOR_CHECK_INTERVAL_S = 1.0
 
 
 @dataclass(slots=True)
 class _Running:
-    """The batch that a pipeline runs now: all its Spark jobs are of one group."""
+    """The running batch of a pipeline; all its Spark jobs are in one job group."""
 
     group: str
     cancelled: bool = False
-    starved_s: float = 0.0  # so long without an executor that the batch was given up
+    no_executor_s: float = 0.0  # time without executors after which the batch was cancelled
     over: threading.Event = field(default_factory=threading.Event)
 
 
 class SparkEngine:
-    """An Engine over a session, or over a context: then there is a session only once a batch needs
-    SQL.
-    """
+    """An Engine on a session, or on a context: then a session is created when a batch needs SQL."""
 
     def __init__(self, spark: SparkSession | SparkContext) -> None:
         self._session = spark if isinstance(spark, SparkSession) else None
@@ -55,7 +53,7 @@ class SparkEngine:
             self._context.defaultParallelism if is_local(self._master) else None
         )
         self._executors = Executors(self._context)
-        self._alone_s_max = (
+        self._no_executor_s_max = (
             0.0
             if is_local(self._master)
             else no_executor_s_max(dict(self._context.getConf().getAll()))
@@ -75,32 +73,28 @@ class SparkEngine:
 
     @property
     def width(self) -> int:
-        """How many tasks can run at once; in a cluster it changes with the executors that are
-        there.
-        """
+        """Number of tasks that can run at once; in a cluster it changes with the executors."""
         return self._local_width or self._context.defaultParallelism
 
     def warm_up(self) -> None:
-        """A job without work: afterwards the Python workers are there, and the JVM knows the way of
-        a fused batch.
-        """
-        with translating():
-            self._empty(self.width).mapPartitionsWithIndex(nothing).collect()
+        """Run an empty job, so that the Python workers exist and the JVM has loaded its classes."""
+        with translate_spark_errors():
+            self._empty(self.width).mapPartitionsWithIndex(empty_task).collect()
 
     def run(self, graph: Graph, batch: Batch) -> Written:
-        """One batch: read, transform, stage. Its errors are ours."""
-        with self._group(batch) as running, translating():
+        """Run one batch: read, transform, stage. Errors are translated."""
+        with self._group(batch) as running, translate_spark_errors():
             if graph.fusable:
                 return self._run_fused(graph, batch)
             return self._run_frames(graph, batch, running)
 
     def tasks(self, pipeline: int) -> TaskCount:
-        """Tasks of the jobs of the running batch, as far as Spark has planned them."""
+        """Count the tasks of the running batch that Spark has planned so far."""
         running = self._running.get(pipeline)
         if running is None:
             return TaskCount(0, 0)
         tracker = self._context.statusTracker()
-        with translating():
+        with translate_spark_errors():
             jobs = filter(
                 None, (tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(running.group))
             )
@@ -113,7 +107,7 @@ class SparkEngine:
         return TaskCount(sum(s.numCompletedTasks for s in stages), sum(s.numTasks for s in stages))
 
     def cancel(self, pipeline: int) -> None:
-        """Interrupt the running batch; nothing where none runs."""
+        """Interrupt the running batch, if there is one."""
         running = self._running.get(pipeline)
         if running is not None:
             running.cancelled = True
@@ -128,33 +122,31 @@ class SparkEngine:
         while not running.over.is_set():
             try:
                 self._context.cancelJobGroup(running.group)
-            except Exception:  # the JVM is gone, and the batch ends by that
+            except Exception:  # the JVM is gone, so the batch ends
                 return
-            running.over.wait(CANCEL_AGAIN_S)
+            running.over.wait(CANCEL_INTERVAL_S)
 
-    def _watch(self, running: _Running) -> None:
-        """Gives a batch up that no executor is there for: Spark itself would wait for one without
-        end.
-        """
+    def _watch_executors(self, running: _Running) -> None:
+        """Cancel a batch that has no executor for too long: Spark would wait forever."""
         alone_since_s: float | None = None
-        while not running.over.wait(LOOK_S):
+        while not running.over.wait(EXECUTOR_CHECK_INTERVAL_S):
             count = self._executors.count()
             now_s = time.monotonic()
             if count != 0:
                 alone_since_s = None
             elif alone_since_s is None:
                 alone_since_s = now_s
-            elif now_s - alone_since_s > self._alone_s_max:
-                running.starved_s = now_s - alone_since_s
+            elif now_s - alone_since_s > self._no_executor_s_max:
+                running.no_executor_s = now_s - alone_since_s
                 self._cancel_until_over(running)
                 return
 
     def close(self) -> None:
-        """End Spark: the driver ends next."""
+        """Stop Spark before the driver exits."""
         end_session(self._context)
 
     def thread(self, target: Callable[[], Any], name: str) -> threading.Thread:
-        """A thread for a pipeline's loop, with a thread of its own in the JVM that ends with it."""
+        """Create a thread for a pipeline's loop that has its own thread in the JVM."""
         return InheritableThread(target=target, name=name, daemon=True)
 
     @contextmanager
@@ -162,29 +154,32 @@ class SparkEngine:
         running = _Running(f"tidegate-{batch.pipeline}-{batch.checkpoint}-{next(self._numbers)}")
         self._running[batch.pipeline] = running
         try:
-            with translating():
+            with translate_spark_errors():
                 self._context.setJobGroup(
                     running.group,
                     f"pipeline {batch.pipeline} batch {batch.checkpoint}",
                     interruptOnCancel=True,
                 )
                 self._context.setLocalProperty("spark.scheduler.pool", f"pipeline-{batch.pipeline}")
-            if self._alone_s_max:
+            if self._no_executor_s_max:
                 threading.Thread(
-                    target=self._watch,
+                    target=self._watch_executors,
                     args=(running,),
                     name=f"executors-of-pipeline-{batch.pipeline}",
                     daemon=True,
                 ).start()
             yield running
-            if (
-                running.cancelled
-            ):  # asked for, and too late to interrupt anything: whoever asked expects an end
+            # cancelled too late to interrupt anything: the caller still expects the batch to end
+            if running.cancelled:
                 raise BatchCancelled(batch.pipeline)
         except TidegateError as error:
-            if running.starved_s:
-                raise NoExecutors(self._master, running.starved_s) from error
-            if running.cancelled and error.__cause__ is not None and cancelled(error.__cause__):
+            if running.no_executor_s:
+                raise NoExecutors(self._master, running.no_executor_s) from error
+            if (
+                running.cancelled
+                and error.__cause__ is not None
+                and is_cancellation(error.__cause__)
+            ):
                 raise BatchCancelled(batch.pipeline) from error
             raise
         finally:
@@ -193,13 +188,8 @@ class SparkEngine:
 
     def _run_fused(self, graph: Graph, batch: Batch) -> Written:
         width = self.width
-        tasks = fused_tasks(
-            graph,
-            batch,
-            1,
-            # only to see how heavy they are: to cut a file may cost a look at all of it, which one
-            # split does not need
-        )
+        # one split per table first, to learn the weight: cutting a file may mean reading all of it
+        tasks = fused_tasks(graph, batch, 1)
         if not tasks.splits:
             return collect(graph, [])
         wanted = split_count([split for _, split in tasks.splits], width)
@@ -211,9 +201,9 @@ class SparkEngine:
         )
 
     def _empty(self, partitions: int) -> RDD[object]:
-        """So many partitions with nothing in them.
+        """Return an RDD of empty partitions.
 
-        Not a DataFrame: Spark's SQL would add a second to the first batch, and 40 ms to each.
+        A DataFrame would add a second to the first batch, and 40 ms to each, for Spark's SQL.
         """
         if partitions not in self._empties:
             self._empties[partitions] = self._context.parallelize([], partitions)
@@ -228,12 +218,12 @@ class SparkEngine:
         frames = builder.build(batch, running.group, self.width)
         try:
             texts = self._write(frames, running, batch)
-            return collect(graph, texts, self._counted(graph, frames, running.group))
+            return collect(graph, texts, self._volumes(graph, frames, running.group))
         finally:
-            self._forget(frames, running.group)
+            self._release(frames, running.group)
 
     def _write(self, frames: Frames, running: _Running, batch: Batch) -> list[str]:
-        """One job for all our writers, then one for each sink that Spark writes."""
+        """Run one job for all our writers, then one for each sink that Spark writes."""
         frame = frames.message_frame()
         texts = [row[0] for row in frame.collect()] if frame is not None else []
         for save in frames.saves:
@@ -244,8 +234,8 @@ class SparkEngine:
             texts.append(encode(save.operator, {"rows": rows}, {save.table: Volume(rows)}))
         return texts
 
-    def _counted(self, graph: Graph, frames: Frames, group: str) -> Volumes:
-        """What the sources gave. Of rows that Spark reads by itself only their number is known."""
+    def _volumes(self, graph: Graph, frames: Frames, group: str) -> Volumes:
+        """Return the volumes of the sources; for Spark's own readers only the row count is known."""
         parts: list[Volumes] = []
         for operator, table, seen in frames.observed:
             parts.append(
@@ -261,9 +251,9 @@ class SparkEngine:
             if name.startswith(f"{group}/"):
                 operator, number, _ = name.removeprefix(f"{group}/").rsplit("/", 2)
                 parts.append({operator: {graph.tables[operator][int(number)].path: volume}})
-        return added(*parts)
+        return add_volumes(*parts)
 
-    def _forget(self, frames: Frames, group: str) -> None:
+    def _release(self, frames: Frames, group: str) -> None:
         for frame in frames.cached:
             _unpersist(frame)
         for name in [name for name in list(self._counts.value) if name.startswith(f"{group}/")]:
@@ -271,8 +261,8 @@ class SparkEngine:
 
 
 def _unpersist(frame: DataFrame) -> None:
-    """Free the cache; where the JVM is gone there is none."""
+    """Free the cache, unless the JVM is gone."""
     try:
         frame.unpersist()
-    except Exception:  # what went wrong before is the error to tell
+    except Exception:  # the earlier error is the one to report
         return

@@ -1,9 +1,9 @@
-"""What Spark throws -> our errors. Called where Spark is called: engine, build, session; `marked`
-also in the tasks.
+"""Translate Spark's errors into errors of Tidegate.
 
-An error of ours that is raised in a task travels as one line of JSON behind a marker, in the text
-of the exception that Spark carries to the driver, and is built again here with its class and its
-facts. Everything else becomes its one useful line. The whole story is in Spark's own log.
+Called where Spark is called: engine, build, session; `to_wire` also in the tasks. An error of ours
+that is raised in a task is encoded as one line of JSON after a marker, in the text of the exception
+that Spark sends to the driver. The driver builds it again with its class and fields. Every other
+error is reduced to its one useful line; the full text is in Spark's own log.
 """
 
 import json
@@ -21,14 +21,14 @@ from tidegate.model.errors import Domain, TerminalError, TidegateError, Transien
 from tidegate.pipeline.engine import EngineGone
 
 MARKER = "TIDEGATE-ERROR "
-TEXT_MAX = 4000  # Spark's own regular expressions choke on long texts
+TEXT_MAX = 4000  # Spark's own regular expressions overflow on long texts
 LINE_MAX = 1000
-# Conditions of Spark that say: the data or the SQL is wrong, and will be so next time.
+# Conditions of Spark for wrong data or SQL: a retry fails too.
 DATA_CONDITIONS = re.compile(
     r"\[((?:CAST_|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|INTERVAL_|NUMERIC_|INVALID_ARRAY_INDEX|INVALID_INDEX|MAP_KEY|CANNOT_PARSE|"
     r"INVALID_FORMAT|INVALID_FRACTION|INVALID_PARAMETER|DATETIME_|INVALID_DATETIME|MALFORMED_|USER_RAISED_EXCEPTION|BINARY_ARITHMETIC_OVERFLOW|CONVERSION_INVALID)[A-Z_.0-9]*)\]"
 )
-# Conditions that say: the job file asks for something that is not there.
+# Conditions for something that the job file names and that does not exist.
 JOB_CONDITIONS = re.compile(
     r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]"
 )
@@ -37,8 +37,8 @@ CANCELLED = re.compile(
     r" cancelled",
     re.I,
 )
-# What executors say whose Python cannot run our tasks: the text's pattern, and the sentence.
-UNFIT_EXECUTORS = (
+# Errors of executors whose Python cannot run our tasks: pattern and message.
+INCOMPATIBLE_EXECUTORS = (
     (
         re.compile(r"No module named '?(tidegate|pyspark|pyarrow|pandas)\b"),
         "the Python of the executors has no module {0}",
@@ -47,12 +47,12 @@ UNFIT_EXECUTORS = (
     (re.compile(r"PYTHON_VERSION_MISMATCH\] (.{,200}?)(?:, PySpark|\. |\n|$)"), "{0}"),
 )
 SHUT_DOWN = re.compile(r"SparkContext was shut down|stopped SparkContext", re.I)
-NO_TEXT = "the JVM has ended and took its words with it"
+JVM_GONE_TEXT = "the JVM has ended; its error text is lost"
 GONE = (ConnectionError, Py4JNetworkError, EOFError)
 
 
 class JvmGone(EngineGone):
-    """The JVM of this driver has ended; only a new driver can go on."""
+    """The JVM of this driver has ended; only a new driver can continue."""
 
     condition = "jvm-gone"
 
@@ -61,9 +61,7 @@ class JvmGone(EngineGone):
 
 
 class ApplicationEnded(EngineGone):
-    """The context was shut down under the driver: the cluster has removed the application, or the
-    JVM is about to end.
-    """
+    """Spark has shut the context down: the cluster removed the application, or the JVM is ending."""
 
     condition = "spark-application-ended"
 
@@ -75,7 +73,7 @@ class ApplicationEnded(EngineGone):
 
 
 class BatchCancelled(TransientError):
-    """The batch was interrupted because someone asked for it."""
+    """The batch was interrupted on request."""
 
     condition = "batch-cancelled"
 
@@ -85,19 +83,19 @@ class BatchCancelled(TransientError):
 
 
 class TaskFailed(TransientError):
-    """A task failed for a reason that we do not know: worth another try."""
+    """A task failed for an unknown reason; a retry may succeed."""
 
     condition = "task-failed"
 
 
 class TaskTerminal(TerminalError):
-    """A task failed with an error that only the task could name; no retry can help."""
+    """A task failed with a terminal error whose class the driver does not know."""
 
     condition = "task-failed"
 
 
-class ExecutorsUnfit(TransientError):
-    """The tasks cannot run on the cluster as it is: its Python is another one, or lacks something."""
+class ExecutorsIncompatible(TransientError):
+    """The executors have another Python than the driver, or lack a module."""
 
     condition = "executors-unfit"
     domain = Domain.EXTERNAL
@@ -110,30 +108,30 @@ class ExecutorsUnfit(TransientError):
 
 
 class SqlRefused(UserError):
-    """Spark does not accept the SQL, or something that it names."""
+    """Spark rejects the SQL, or something that it names."""
 
     condition = "bad-sql"
 
 
 class DataRefused(UserError):
-    """A value cannot be converted or computed as the job file asks."""
+    """A value cannot be converted or computed as the job file requires."""
 
     condition = "bad-data"
 
 
-class CannotTravel(TerminalError):
-    """An operator holds something that cannot be sent to the tasks."""
+class NotPicklable(TerminalError):
+    """An operator cannot be pickled and sent to the tasks."""
 
     condition = "cannot-travel"
 
 
-class _Marked(Exception):
-    """Carries the marker out of a task."""
+class TaskError(Exception):
+    """Carries an encoded error out of a task."""
 
 
-def marked(error: Exception) -> Exception:
-    """In a task: the error in the form in which it survives the way to the driver."""
-    if isinstance(error, _Marked):
+def to_wire(error: Exception) -> Exception:
+    """Encode an error in a task, so that the driver can rebuild it."""
+    if isinstance(error, TaskError):
         return error
     kind = type(error)
     ours = isinstance(error, TidegateError)
@@ -147,7 +145,7 @@ def marked(error: Exception) -> Exception:
         "text": text[:TEXT_MAX],
         "facts": facts,
     }
-    return _Marked(MARKER + json.dumps(document))
+    return TaskError(MARKER + json.dumps(document))
 
 
 def _plain(value: Any) -> bool:
@@ -158,47 +156,48 @@ def _plain(value: Any) -> bool:
 
 
 @contextmanager
-def translating() -> Iterator[None]:
-    """Around every use of Spark in the driver."""
+def translate_spark_errors() -> Iterator[None]:
+    """Translate errors of the body; used around every call of Spark in the driver."""
     try:
         yield
     except TidegateError:
         raise
     except (PySparkException, Py4JError, PicklingError, ConnectionError, EOFError) as error:
-        raise translated(error) from error
+        raise translate(error) from error
 
 
-def translated(error: BaseException) -> TidegateError:
-    """Our error for one of Spark's."""
+def translate(error: BaseException) -> TidegateError:
+    """Return our error for an exception of Spark, py4j or pickle."""
     text = _text(error)
-    if text == NO_TEXT or any(_is_gone(each) for each in _wrapped(error)):
+    if text == JVM_GONE_TEXT or any(_is_gone(each) for each in _wrapped(error)):
         return JvmGone()
     if SHUT_DOWN.search(text):
         return ApplicationEnded()
     if isinstance(error, PicklingError):
-        return CannotTravel(f"an operator cannot be sent to the tasks: {last_line(text)}")
+        return NotPicklable(f"an operator cannot be sent to the tasks: {last_line(text)}")
     if MARKER in text:
-        return _rebuilt(text)
+        return _from_wire(text)
     if isinstance(error, AnalysisException | ParseException):
         return SqlRefused(f"Spark refuses: {useful_line(text)}")
-    return _judged(text)
+    return _classify(text)
 
 
-def _judged(text: str) -> TidegateError:
-    """Our error for what Spark says."""
-    for pattern, sentence in UNFIT_EXECUTORS:
+def _classify(text: str) -> TidegateError:
+    """Classify an error by the text of Spark."""
+    for pattern, sentence in INCOMPATIBLE_EXECUTORS:
         if found := pattern.search(text):
-            return ExecutorsUnfit(sentence.format(found[1]))
+            return ExecutorsIncompatible(sentence.format(found[1]))
     if found := JOB_CONDITIONS.search(text):
-        return SqlRefused(f"Spark refuses: {_from(text, found.start())}")
+        return SqlRefused(f"Spark refuses: {_condition_text(text, found.start())}")
     if found := DATA_CONDITIONS.search(text):
-        return DataRefused(_from(text, found.start()))
+        return DataRefused(_condition_text(text, found.start()))
     return TaskFailed(useful_line(text))
 
 
 def _wrapped(error: BaseException) -> Iterator[BaseException]:
-    """The error, and those that PySpark has put into words of its own: a schema that cannot be
-    asked for is called one that cannot be parsed.
+    """Iterate over an error and the ones that PySpark has wrapped.
+
+    For example, PySpark reports a lost connection as a schema that cannot be parsed.
     """
     found: BaseException | None = error
     while found is not None:
@@ -209,9 +208,7 @@ def _wrapped(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_gone(error: BaseException) -> bool:
-    """Whether nobody is there to answer: the connection is lost, or py4j's own error has no trace
-    from the Java side.
-    """
+    """Whether the JVM is gone: the connection is lost, or py4j's error has no Java trace."""
     if isinstance(error, GONE):
         return True
     return (
@@ -225,15 +222,15 @@ def _text(error: BaseException) -> str:
     if isinstance(error, Py4JJavaError):
         try:
             return f"{error.java_exception.toString()}\n{error}"
-        except (Py4JError, ConnectionError):  # the JVM has ended since, and took the text with it
-            return NO_TEXT
+        except (Py4JError, ConnectionError):  # the JVM has ended meanwhile
+            return JVM_GONE_TEXT
     return str(error)
 
 
-def _rebuilt(text: str) -> TidegateError:
+def _from_wire(text: str) -> TidegateError:
     document, _ = json.JSONDecoder().raw_decode(text, text.index(MARKER) + len(MARKER))
     kind = _class(document["class"]) if document["class"] else TaskFailed
-    if kind is None:  # a class that only the workers know
+    if kind is None:  # a class that exists only in the workers
         kind = TaskTerminal if document["terminal"] else TaskFailed
         document["facts"] |= {
             "condition": document["condition"],
@@ -256,13 +253,13 @@ def _class(name: str) -> type[TidegateError] | None:
     return found if isinstance(found, type) and issubclass(found, TidegateError) else None
 
 
-def cancelled(error: BaseException) -> bool:
-    """Whether Spark says that the job was cancelled, by whomever."""
+def is_cancellation(error: BaseException) -> bool:
+    """Whether Spark reports that the job was cancelled, by anyone."""
     return bool(CANCELLED.search(_text(error)))
 
 
 def useful_line(text: str) -> str:
-    """The one line of a long text that tells a person what happened."""
+    """Extract the most informative line of a long error text."""
     if "Python worker exited unexpectedly" in text:
         return "a Python worker ended unexpectedly (crashed, or killed for want of memory)"
     if "Traceback (most recent call last)" in text:
@@ -272,11 +269,11 @@ def useful_line(text: str) -> str:
         caused = re.match(r"(?:Caused by: )?(?:[\w$]+\.)+(\w+(?:Exception|Error)): (.*)", line)
         if caused and caused[1] != "SparkException":
             return f"{caused[1]}: {caused[2]}"[:LINE_MAX]
-    return (lines[0] if lines else "Spark failed without a word")[:LINE_MAX]
+    return (lines[0] if lines else "Spark failed without a message")[:LINE_MAX]
 
 
 def _traceback_of(text: str) -> str:
-    """The last Python traceback of a text, without what Spark and Java put after it."""
+    """Return the last Python traceback of a text, without what Spark and Java append."""
     traceback = text.rpartition("Traceback (most recent call last)")[2]
     return re.split(
         r"\n\s*(?:at [\w.$/]+\(|SQLSTATE: |Driver stacktrace|JVM stacktrace|==)", traceback
@@ -284,12 +281,12 @@ def _traceback_of(text: str) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line with something in it."""
+    """Return the last line that is not blank."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[-1] if lines else "")[:LINE_MAX]
 
 
-def _from(text: str, start: int) -> str:
-    """The sentence of a condition: up to the query context that Spark appends."""
+def _condition_text(text: str, start: int) -> str:
+    """Return the message of a condition, without the query context that Spark appends."""
     end = re.search(r" SQLSTATE: |\n", text[start:])
     return text[start : start + end.start()] if end else text[start : start + LINE_MAX]

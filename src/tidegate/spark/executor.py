@@ -1,9 +1,8 @@
-"""The entry point of a container image for executors on Kubernetes: `python -m
-tidegate.spark.executor executor`. Run by the pod, never by us.
+"""The entry point of the container image for executors: `python -m tidegate.spark.executor`.
 
-Spark asks an image for one thing: given the word `executor` and its own environment variables, to
-become the JVM of an executor. Any other command is run as it is, so that the same image serves for
-`tidegate server`. Here is neither a driver nor a session.
+Run by Kubernetes pods. Given the argument `executor` and Spark's environment variables, it becomes
+the JVM of an executor. Any other command is executed unchanged, so that the same image runs
+`tidegate server`.
 """
 
 import os
@@ -28,7 +27,7 @@ ARGUMENTS = {
 
 
 def command(environ: Mapping[str, str], java: Path, home: Path) -> list[str]:
-    """The command line of the executor's JVM."""
+    """Return the command line of the executor's JVM."""
     options = [
         environ[key]
         for key in sorted(
@@ -36,7 +35,7 @@ def command(environ: Mapping[str, str], java: Path, home: Path) -> list[str]:
         )
     ]
     memory = environ["SPARK_EXECUTOR_MEMORY"]
-    places = [
+    class_path = [
         environ.get("SPARK_EXTRA_CLASSPATH", ""),
         environ.get("SPARK_CONF_DIR", ""),
         f"{home}/jars/*",
@@ -48,14 +47,14 @@ def command(environ: Mapping[str, str], java: Path, home: Path) -> list[str]:
         f"-Xms{memory}",
         f"-Xmx{memory}",
         "-cp",
-        ":".join(filter(None, places)),
+        ":".join(filter(None, class_path)),
         CLASS,
         *arguments,
     ]
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> None:
-    """Become the executor, or the given command."""
+    """Replace this process by the executor or the given command."""
     if not arguments or arguments[0] != "executor":
         os.execvpe(
             arguments[0] if arguments else "tidegate",

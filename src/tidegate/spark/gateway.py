@@ -1,11 +1,9 @@
-"""Starts the JVM of a driver and connects to it. Called by session.py, once in the life of a
-process.
+"""Start the JVM of a driver and connect to it. Called by session.py, once per process.
 
-The JVM is a child of this process with its stdin as a life line: when this process is gone,
-however, the JVM ends. All that it prints, and all that Python workers print, goes into one file.
-
-Where startup_cache.py knows the exact command line, the JVM is started directly; otherwise by
-Spark's own launcher, which costs a JVM start of its own.
+The JVM is a child of this process, and its stdin is the lifeline: when this process ends, however,
+the JVM ends. Everything that the JVM and the Python workers print goes to one file. If
+startup_cache.py has the exact command line, the JVM is started directly; otherwise by Spark's
+launcher, which costs the start of a second JVM.
 """
 
 import os
@@ -30,7 +28,7 @@ from tidegate.redact import DELICATE, mask_value
 
 START_S_MAX = 180  # includes the download of packages
 POLL_S = 0.02
-SCALA_VERSION = "2.13"  # the only one of Spark 4; Spark's scripts put it into the environment
+SCALA_VERSION = "2.13"  # the only one of Spark 4; Spark's scripts export it
 TAIL_BYTES_MAX = 65536
 BEFORE_CONTEXT = (
     "spark.master",
@@ -42,13 +40,13 @@ BEFORE_CONTEXT = (
     "spark.kubernetes.",
     "spark.yarn.",
 )
-NEEDED_AT_START = (
+ALWAYS_ON_COMMAND_LINE = (
     "spark.master",
     "spark.driver.",
     "spark.jars",
     "spark.submit.",
-)  # left off the command line only where their name says secret
-PASSING = re.compile(
+)  # except options whose name says that they are secret
+TRANSIENT_OUTPUT = re.compile(
     r"annot allocate memory|insufficient memory|Address already in use|[Cc]onnection"
     r" (refused|reset|timed out)|unresponsive|UnknownHost|download failed",
     re.I,
@@ -60,14 +58,14 @@ USEFUL = re.compile(
 
 
 class JvmNotStarted(TerminalError):
-    """The JVM ended before Spark was there, and would do so again."""
+    """The JVM ended before Spark was started, and would do so again."""
 
     condition = "jvm-not-started"
     domain = Domain.EXTERNAL
 
 
 class JvmNotStartedYet(TransientError):
-    """The JVM ended before Spark was there, for a reason that may pass."""
+    """The JVM ended before Spark was started, for a transient reason."""
 
     condition = "jvm-not-started"
     domain = Domain.EXTERNAL
@@ -79,43 +77,46 @@ class JvmLaunch:
 
     command: Sequence[str]
     environ: Mapping[str, str]
-    output: Path  # what the JVM prints goes to the end of this file
+    output: Path  # the output of the JVM is appended to this file
     tmp: Path
 
 
 def spark_home() -> Path:
-    """Where this Python's Spark is."""
+    """Return the directory of this Python's Spark."""
     return Path(_find_spark_home())
 
 
 def submit_command(conf: Mapping[str, str]) -> list[str]:
-    """The start by Spark's own launcher."""
+    """Return the command that starts the JVM by Spark's launcher."""
     return [str(spark_home() / "bin" / "spark-submit"), *submit_arguments(conf)]
 
 
 def submit_arguments(conf: Mapping[str, str]) -> list[str]:
-    """What SparkSubmit is told, by either way: only what matters before there is a SparkContext, as
-    everyone can read command lines. The rest, secrets among it, reaches the context through the
-    connection to the JVM.
+    """Return the arguments of SparkSubmit: only settings needed before the SparkContext exists.
+
+    Every user of the host can read command lines. The other settings, which may be secret, are sent
+    to the context through the connection to the JVM.
     """
     told = [
         (key, value)
         for key, value in conf.items()
-        if key.startswith(BEFORE_CONTEXT) and _may_be_seen(key, value)
+        if key.startswith(BEFORE_CONTEXT) and _is_public(key, value)
     ]
     return [part for key, value in told for part in ("--conf", f"{key}={value}")] + [
         "pyspark-shell"
     ]
 
 
-def _may_be_seen(key: str, value: str) -> bool:
+def _is_public(key: str, value: str) -> bool:
     return (
-        not DELICATE.search(key) if key.startswith(NEEDED_AT_START) else mask_value(key, value) == value
+        not DELICATE.search(key)
+        if key.startswith(ALWAYS_ON_COMMAND_LINE)
+        else mask_value(key, value) == value
     )
 
 
 def start_jvm(launch: JvmLaunch) -> Any:
-    """The connected py4j gateway; its `proc` is the process of the JVM."""
+    """Start a JVM and return the connected py4j gateway; its `proc` is the JVM's process."""
     answer_dir = Path(tempfile.mkdtemp(prefix="gateway-", dir=launch.tmp))
     try:
         answer = answer_dir / "answer"
@@ -146,7 +147,7 @@ def start_jvm(launch: JvmLaunch) -> Any:
 
 
 def _ignore_interrupts() -> None:
-    """Ctrl-C reaches the whole group of a terminal; the driver decides what it means for the JVM."""
+    """Ignore Ctrl-C in the JVM: it reaches the whole process group, and the driver handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -157,7 +158,7 @@ def _await(process: "subprocess.Popen[bytes]", answer: Path, output: Path, began
             raise not_started(process.returncode, _tail(output, began), output)
         if time.monotonic() > deadline:
             raise JvmNotStartedYet(
-                f"Spark's JVM did not answer within {START_S_MAX} seconds; what it said is in"
+                f"Spark's JVM did not answer within {START_S_MAX} seconds; its output is in"
                 f" {output}"
             )
         time.sleep(POLL_S)
@@ -170,10 +171,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.stdin.close()
 
 
-def kill_family(process: "subprocess.Popen[bytes]") -> None:
-    """The JVM and what it started, at once.
+def kill_process_tree(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the JVM and its children with SIGKILL.
 
-    Worker daemons lead groups of their own, with their workers in them.
+    Worker daemons lead their own process groups, which contain their workers.
     """
     for pid in children(process.pid):
         with suppress(OSError):
@@ -186,7 +187,7 @@ def kill_family(process: "subprocess.Popen[bytes]") -> None:
 
 
 def children(parent: int) -> list[int]:
-    """The processes that this one has started."""
+    """Return the child processes of a process."""
     found = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError, IndexError, ValueError):
@@ -197,9 +198,7 @@ def children(parent: int) -> list[int]:
 
 
 def _read_answer(answer: Path) -> tuple[int, str]:
-    """Port and secret of the JVM's end: two 4 byte numbers, the second one the length of the
-    secret.
-    """
+    """Read port and secret of the JVM: two 4-byte numbers, the second is the secret's length."""
     raw = answer.read_bytes()
     port, length = struct.unpack(">ii", raw[:8])
     return port, raw[8 : 8 + length].decode("utf-8")
@@ -212,12 +211,12 @@ def _tail(output: Path, began: int) -> str:
 
 
 def not_started(code: int, said: str, output: Path) -> JvmNotStarted | JvmNotStartedYet:
-    """The error for a JVM that ended with this code after saying this."""
+    """Return the error for a JVM that ended with this exit code and output."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     line = next(
-        (line for line in lines if USEFUL.match(line)), lines[-1] if lines else "it said nothing"
+        (line for line in lines if USEFUL.match(line)), lines[-1] if lines else "it printed nothing"
     )
-    passing = code < 0 or bool(PASSING.search(said))
+    passing = code < 0 or bool(TRANSIENT_OUTPUT.search(said))
     kind = JvmNotStartedYet if passing else JvmNotStarted
     return kind(
         f"Spark's JVM did not start (exit code {code}): {line[:500]}; the rest is in {output}"
@@ -225,7 +224,7 @@ def not_started(code: int, said: str, output: Path) -> JvmNotStarted | JvmNotSta
 
 
 def _connect(process: "subprocess.Popen[bytes]", port: int, secret: str) -> Any:
-    """pyspark connects to a JVM that is there already when the environment names it."""
+    """Connect pyspark to the JVM, which it finds by environment variables."""
     os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
     try:
         gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark has no types there

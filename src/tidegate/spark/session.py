@@ -1,13 +1,13 @@
-"""Opens the SparkSession of a driver with the settings that were measured to be best. Called by the
-driver and by the test suite; one session a process.
+"""Open the SparkSession of a driver, with settings that were chosen by measurement.
 
-Everything that Spark writes by itself is below `work` (its owner removes it, also after a kill) and
-`logs`. Nothing reaches stdout or stderr of this process.
+Called by the driver and by tests; one session per process. All files of Spark are below `work`,
+which its owner removes, also after a kill, and `logs`. Nothing reaches stdout or stderr of this
+process.
 
-Two kinds of JVM. Where rows never enter it (`light`), it only schedules tasks: the quick compiler
-alone and no generated code make it start a second earlier, and lose nothing later. Where it does
-SQL, it needs the thorough compiler too, but only for what is really hot: at ten times the usual
-thresholds the start costs a third less of the processor (7.6 instead of 11.5 s on two cores) and a
+There are two kinds of JVM. If rows never enter it (`light`), it only schedules tasks: without the
+optimizing compiler and without generated code it starts a second earlier and loses nothing later.
+If it runs SQL, it needs the optimizing compiler, but only for really hot code: with ten times the
+usual thresholds the start takes a third less CPU (7.6 instead of 11.5 s on two cores), and a
 million rows through SQL take as long as before.
 """
 
@@ -37,18 +37,17 @@ import tidegate
 from tidegate.model.errors import TidegateError
 from tidegate.runner.java import Java, find_java
 from tidegate.spark import cluster, gateway, startup_cache
-from tidegate.spark.errors import translated, translating
+from tidegate.spark.errors import translate, translate_spark_errors
 
-TASK_ATTEMPTS_MAX = 3  # a worker that crashed is no reason to repeat the batch
-# how long the cluster may take to hear that we end; who is not told finds out by the closed
-# connection
+TASK_ATTEMPTS_MAX = 3  # a crashed worker must not fail the batch
+# how long to wait for the cluster to accept the end; otherwise it notices the closed connection
 STOP_S_MAX = 30.0
-CLOSE_S = 10  # how long the JVM may take to end by itself
+CLOSE_S = 10  # how long the JVM may take to exit
 # Spark refuses directories of more than 60 characters, a little before the system (107) does
 SOCKET_PATH_MAX = 103
 SOCKET_NAME = len("/.00000000-0000-0000-0000-000000000000.sock")
 LIGHT_COMPILER = ("-XX:TieredStopAtLevel=1",)
-PATIENT_COMPILER = (
+OPTIMIZING_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000",
     "-XX:Tier4MinInvocationThreshold=6000",
     "-XX:Tier4CompileThreshold=150000",
@@ -77,7 +76,7 @@ appender.file.strategy.max = 3
 logger.yarn.name = org.apache.spark.deploy.yarn.Client
 logger.yarn.level = info
 {quiet}"""
-QUIET_CLASSES = (  # warnings that say nothing here
+QUIET_CLASSES = (  # their warnings are irrelevant here
     "org.apache.hadoop.util.NativeCodeLoader",
     "org.apache.spark.SparkConf",
     "org.apache.spark.scheduler.FairSchedulableBuilder",
@@ -87,9 +86,9 @@ QUIET_CLASSES = (  # warnings that say nothing here
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionSettings:
-    """What a session needs to know.
+    """Settings of a session.
 
-    `conf` are the user's own `spark.*` settings: they win, except where the engine could not work.
+    `conf` are the user's `spark.*` settings, which override ours unless the engine could not work.
     """
 
     name: str
@@ -97,29 +96,26 @@ class SessionSettings:
     logs: Path
     conf: Mapping[str, str] = field(default_factory=dict)
     jars: tuple[str, ...] = ()
-    cache: Path | None = (
-        None  # the installation's `cache` directory; None: start without what earlier runs left
-    )
+    cache: Path | None = None  # the installation's `cache` directory; None: do not use a cache
     light: bool = False  # rows never enter the JVM (every pipeline is fused)
     log_level: str = "warn"
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """A started session, with SQL. See open_context."""
+    """Start Spark with SQL; see open_context."""
     context = open_context(settings)
-    with translating():
+    with translate_spark_errors():
         return SparkSession(context)
 
 
 def open_context(settings: SessionSettings) -> SparkContext:
-    """Spark without SQL, which costs a second to start and which fused pipelines never need:
-    `SparkSession(context)` makes it when it is needed.
+    """Start Spark without SQL, which takes a second and which fused pipelines do not need.
 
-    JvmNotStarted and its kin say the one line that matters, and where the rest is.
+    `SparkSession(context)` adds it later. JvmNotStarted contains the relevant line of the output.
     """
     _make_directories(settings)
     cluster.check_master(settings.conf.get("spark.master", ""))
-    if SparkContext._gateway is not None:  # a second session of one process: the JVM is there
+    if SparkContext._gateway is not None:  # a second session of this process: the JVM exists
         return _context(spark_conf(settings, None), None)
     java = find_java(os.environ)
     cached = (
@@ -144,25 +140,22 @@ def _context(conf: Mapping[str, str], opened: Any) -> SparkContext:
     interrupt = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(conf=SparkConf().setAll(list(conf.items())), gateway=opened)
-        _be_quiet(context)
+        _silence_pyspark(context)
         return context
     except TidegateError:
         raise
     except (PySparkException, Py4JError, OSError) as error:
-        ours = translated(error)  # first: the text is still in the JVM
-        _forget_jvm(opened)
+        ours = translate(error)  # before the JVM ends, because it holds the text
+        _kill_jvm(opened)
         raise ours from error
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(
-                signal.SIGINT, interrupt
-            )  # pyspark takes it; what Ctrl-C means is the driver's to say
+            # pyspark replaces the handler, but the driver handles Ctrl-C
+            signal.signal(signal.SIGINT, interrupt)
 
 
-def _be_quiet(context: SparkContext) -> None:
-    """What Python's side of Spark writes to stderr when the JVM dies; what it tells is in the
-    errors as well.
-    """
+def _silence_pyspark(context: SparkContext) -> None:
+    """Silence what pyspark writes to stderr when the JVM dies; the errors contain it too."""
     for name in QUIET_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_not_of_py4j)  # which logs to the root
@@ -175,8 +168,8 @@ def _not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in record.pathname
 
 
-def _forget_jvm(opened: Any) -> None:
-    """End a JVM without asking; the next session gets a new one."""
+def _kill_jvm(opened: Any) -> None:
+    """Kill a JVM, so that the next session gets a new one."""
     if opened is not None:
         opened.proc.kill()
         opened.proc.wait()
@@ -185,8 +178,10 @@ def _forget_jvm(opened: Any) -> None:
 
 
 def end_session(spark: SparkSession | SparkContext) -> None:
-    """At the end of a process: as close_session, but without a farewell of seconds where nobody
-    would hear it (a local master that keeps no event log).
+    """Close the session before the process exits.
+
+    With a local master and no event log, the JVM is killed, because a regular stop takes seconds
+    and has no effect.
     """
     opened = SparkContext._gateway
     context = spark.sparkContext if isinstance(spark, SparkSession) else spark
@@ -199,14 +194,12 @@ def end_session(spark: SparkSession | SparkContext) -> None:
             close_session(spark)
             return
     if opened is not None and getattr(opened, "proc", None) is not None:
-        gateway.kill_family(opened.proc)
-    shutil.rmtree(_short_place(), ignore_errors=True)
+        gateway.kill_process_tree(opened.proc)
+    shutil.rmtree(_short_directory(), ignore_errors=True)
 
 
 def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -> None:
-    """Stop Spark and its JVM, and wait for the end of both, within bounds: a JVM that does not
-    listen is killed. Harmless where it is gone already.
-    """
+    """Stop Spark and its JVM and wait for both; kill a JVM that does not exit in time."""
     opened = SparkContext._gateway
     ours = opened is not None and getattr(opened, "proc", None) is not None
     stopping = threading.Thread(
@@ -215,19 +208,17 @@ def close_session(spark: SparkSession | SparkContext, wait_s: float = CLOSE_S) -
     stopping.start()
     stopping.join(STOP_S_MAX)
     if opened is not None and ours:
-        opened.proc.stdin.close()  # the JVM's life line
+        opened.proc.stdin.close()  # the JVM exits when its stdin is closed
         with suppress(subprocess.TimeoutExpired):
             opened.proc.wait(timeout=wait_s)
-        _forget_jvm(opened)
-    shutil.rmtree(_short_place(), ignore_errors=True)
+        _kill_jvm(opened)
+    shutil.rmtree(_short_directory(), ignore_errors=True)
 
 
 def _stop(spark: SparkSession | SparkContext, opened: Any) -> None:
-    with (
-        suppress(PySparkException, Py4JError, OSError),
-        warnings.catch_warnings(),
-    ):  # where the JVM is gone, nothing is left to stop
-        warnings.simplefilter("ignore", RuntimeWarning)  # which pyspark would say on stderr
+    # if the JVM is gone, there is nothing to stop
+    with suppress(PySparkException, Py4JError, OSError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # pyspark would print it to stderr
         spark.stop()
     if opened is not None:
         with suppress(Py4JError, OSError):
@@ -235,21 +226,24 @@ def _stop(spark: SparkSession | SparkContext, opened: Any) -> None:
 
 
 def jvm_pid(spark: SparkSession) -> int | None:
-    """The process of the JVM where it is our child; a driver watches it, as its death goes
-    unnoticed between two Spark jobs.
+    """Return the JVM's process id if it is our child.
+
+    A driver watches it, because the JVM's death is not noticed between two Spark jobs.
     """
     process = getattr(spark.sparkContext._gateway, "proc", None)
     return None if process is None else int(process.pid)
 
 
 def jvm_alive(spark: SparkSession) -> bool:
-    """Whether the JVM's process runs. Where it is not our child, the next call to it tells."""
+    """Whether the JVM's process runs; True if it is not our child."""
     process = getattr(spark.sparkContext._gateway, "proc", None)
     return process is None or process.poll() is None
 
 
-def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -> dict[str, str]:
-    """All settings of a session: ours, then the user's."""
+def spark_conf(
+    settings: SessionSettings, cached: startup_cache.StartupArchive | None
+) -> dict[str, str]:
+    """Return all settings of a session: ours, overridden by the user's."""
     user = {key: value for key, value in settings.conf.items() if key.startswith("spark.")}
     master = master_of(user.get("spark.master", "local[*]"))
     options = [*java_options(settings, cached), user.pop("spark.driver.extraJavaOptions", "")]
@@ -286,15 +280,17 @@ def spark_conf(settings: SessionSettings, cached: startup_cache.Cached | None) -
 
 
 def master_of(master: str) -> str:
-    """A local master that repeats a failed task, as clusters do."""
+    """Return the master; a local one repeats failed tasks, as clusters do."""
     local = re.fullmatch(r"local(?:\[\s*([0-9]+|\*)\s*\])?", master.strip())
     return f"local[{local[1] or 1},{TASK_ATTEMPTS_MAX}]" if local else master
 
 
-def java_options(settings: SessionSettings, cached: startup_cache.Cached | None) -> list[str]:
-    """How the driver's JVM runs.
+def java_options(
+    settings: SessionSettings, cached: startup_cache.StartupArchive | None
+) -> list[str]:
+    """Return the options of the driver's JVM.
 
-    Deep stack: Spark's regular expressions overflow the default one on long error texts.
+    The stack is deep because Spark's regular expressions overflow the default one on long texts.
     """
     return [
         "-Xss8m",
@@ -303,7 +299,7 @@ def java_options(settings: SessionSettings, cached: startup_cache.Cached | None)
         "-Duser.timezone=UTC",
         f"-Djava.io.tmpdir={settings.work / 'tmp'}",
         f"-Dlog4j2.configurationFile=file:{settings.work / 'log4j2.properties'}",
-        *(LIGHT_COMPILER if settings.light else PATIENT_COMPILER),
+        *(LIGHT_COMPILER if settings.light else OPTIMIZING_COMPILER),
         *(startup_cache.options(cached) if cached else []),
     ]
 
@@ -321,45 +317,44 @@ def _local_conf(master: str, work: Path) -> dict[str, str]:
 
 
 def _cluster_conf(master: str, user: Mapping[str, str], work: Path) -> dict[str, str]:
-    """Sockets are in each JVM's directory for temporary files, unless the name of ours is too long
-    for one.
-    """
+    """Return cluster settings; sockets are in temporary directories whose path is short enough."""
     return cluster.cluster_conf(
         master, user, sockets_in_tmp=len(os.fsencode(work / "tmp")) + SOCKET_NAME <= SOCKET_PATH_MAX
     )
 
 
 def _socket_dir(work: Path) -> Path:
-    """Where the workers' sockets are: below `work`, or, where that name is too long for a socket,
-    in a directory that bears the owner's pid.
+    """Return the directory of the workers' sockets.
+
+    It is below `work`, or, if that path is too long, a directory named by this process id.
     """
     here = work / "s"
     if len(os.fsencode(here)) + SOCKET_NAME <= SOCKET_PATH_MAX:
         here.mkdir(parents=True, exist_ok=True)
         return here
-    place = _short_place()
-    place.parent.mkdir(mode=0o700, exist_ok=True)
-    for left in place.parent.iterdir():  # of drivers that were killed
+    directory = _short_directory()
+    directory.parent.mkdir(mode=0o700, exist_ok=True)
+    for left in directory.parent.iterdir():  # left by killed drivers
         if not Path("/proc", left.name).exists():
             shutil.rmtree(left, ignore_errors=True)
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place
+    directory.mkdir(mode=0o700, exist_ok=True)
+    return directory
 
 
-def _short_place() -> Path:
+def _short_directory() -> Path:
     return Path(tempfile.gettempdir()) / f"tidegate-sockets-{os.getuid()}" / str(os.getpid())
 
 
 def jvm_environ(settings: SessionSettings, java: Java) -> dict[str, str]:
-    """The environment of the JVM, and so of the Python workers."""
+    """Return the environment of the JVM and of the Python workers."""
     master = settings.conf.get("spark.master", "local[*]")
     ours = str(Path(tidegate.__file__).parent.parent)
     path = [
         ours,
         *(
-            place
-            for place in os.environ.get("PYTHONPATH", "").split(os.pathsep)
-            if place and place != ours
+            directory
+            for directory in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+            if directory and directory != ours
         ),
     ]
     return {
@@ -379,13 +374,13 @@ def jvm_environ(settings: SessionSettings, java: Java) -> dict[str, str]:
 
 
 def _make_directories(settings: SessionSettings) -> None:
-    for place in (
+    for directory in (
         settings.work / "tmp",
         settings.work / "local",
         settings.work / "warehouse",
         settings.logs,
     ):
-        place.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     quiet = "".join(
         f"logger.q{number}.name = {name}\nlogger.q{number}.level = error\n"
         for number, name in enumerate(QUIET_CLASSES)
@@ -395,5 +390,5 @@ def _make_directories(settings: SessionSettings) -> None:
 
 
 def spark_version() -> str:
-    """The version of pyspark, without starting anything."""
+    """Return the version of pyspark without starting Spark."""
     return str(pyspark.__version__)

@@ -1,13 +1,12 @@
-"""What makes the next start of a JVM quicker: an archive of loaded classes (CDS), and the command
-line that Spark's launcher would work out again.
+"""Cache what makes the next start of a JVM faster: a class archive (CDS) and Spark's command line.
 
-Called by session.py (find, command, options), by the driver of a run that lasts
+Called by session.py (find, command, options), by the driver of a continuous run
 (`build_in_background`) and by the set-up of a repository. An entry belongs to one Java and one set
-of Spark's jars: its directory is named by both, so that a changed one is never used. Entries are
-made whole and renamed into place; the JVM itself ignores an archive that does not fit.
+of Spark's jars, which its directory name identifies. Entries are written to a temporary directory
+and renamed; the JVM ignores an archive that does not fit.
 
     <cache>/cds/<key>/classes.jsa     -XX:SharedArchiveFile
-    <cache>/cds/<key>/command.json    {"version": 2, "command": [...]} with places for options and memory
+    <cache>/cds/<key>/command.json    {"version": 2, "command": [...]} with placeholders
 """
 
 import fcntl
@@ -26,9 +25,9 @@ from tidegate.model.errors import TidegateError
 from tidegate.runner.java import Java, find_java
 from tidegate.spark import gateway
 
-VERSION = 2  # of what is in an entry: a new typical job needs other classes
-OPTIONS_HERE = "-Dtidegate.options.here=true"
-MEMORY_HERE = "1234m"
+VERSION = 2  # of the format of an entry, and of the typical job
+OPTIONS_PLACEHOLDER = "-Dtidegate.options.here=true"
+MEMORY_PLACEHOLDER = "1234m"
 ENTRIES_MAX = 2  # an archive is 150 MB
 BUILD_S_MAX = 600
 LAUNCHER_OWN = (
@@ -49,15 +48,15 @@ ENVIRON_OWN = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Cached:
-    """An entry that fits this Java and this Spark."""
+class StartupArchive:
+    """A cache entry for this Java and this Spark."""
 
     archive: Path
     command: tuple[str, ...]
 
 
 def key_of(java: Java, spark_home: Path) -> str:
-    """The name of the entry for this Java and these jars."""
+    """Return the name of the entry for this Java and these jars."""
     digest = hashlib.sha256(f"{VERSION} {java.home} {java.version} {spark_home}".encode())
     for jar in sorted((spark_home / "jars").iterdir()):
         stat = jar.stat()
@@ -66,37 +65,37 @@ def key_of(java: Java, spark_home: Path) -> str:
 
 
 def installed() -> Path:
-    """The cache of this Python environment, which `make setup` fills: it serves every home."""
+    """Return the cache of this Python environment, which `make setup` fills for all homes."""
     return Path(sys.prefix) / "share" / "tidegate"
 
 
-def place(home_cache: Path) -> Path:
-    """Where to look for an entry: in this environment, else in the home."""
+def locate(home_cache: Path) -> Path:
+    """Return the cache to use: of this environment if it exists, else of the home."""
     return installed() if (installed() / "cds").is_dir() else home_cache
 
 
-def find(cache: Path, java: Java, spark_home: Path) -> Cached | None:
-    """The entry for this Java and Spark, if there is one that can be read."""
+def find(cache: Path, java: Java, spark_home: Path) -> StartupArchive | None:
+    """Return the entry for this Java and Spark, if it exists and is readable."""
     entry = cache / "cds" / key_of(java, spark_home)
     try:
         document = json.loads((entry / "command.json").read_text(encoding="utf-8"))
         if document["version"] != VERSION or not (entry / "classes.jsa").is_file():
             return None
         os.utime(entry)  # the oldest unused entry goes first
-        return Cached(archive=entry / "classes.jsa", command=tuple(map(str, document["command"])))
+        return StartupArchive(
+            archive=entry / "classes.jsa", command=tuple(map(str, document["command"]))
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def options(cached: Cached) -> list[str]:
-    """JVM options that use the archive, and do without where it does not fit."""
+def options(cached: StartupArchive) -> list[str]:
+    """Return JVM options that use the archive if it fits."""
     return [f"-XX:SharedArchiveFile={cached.archive}", "-Xshare:auto"]
 
 
-def command(cached: Cached, conf: Mapping[str, str]) -> list[str]:
-    """The command line of the JVM itself; by Spark's launcher where settings are used that only
-    that one understands.
-    """
+def command(cached: StartupArchive, conf: Mapping[str, str]) -> list[str]:
+    """Return the command line of the JVM, or Spark's launcher if a setting needs it."""
     if (
         any(conf.get(key) for key in LAUNCHER_OWN)
         or any(os.environ.get(key) for key in ENVIRON_OWN)
@@ -105,21 +104,22 @@ def command(cached: Cached, conf: Mapping[str, str]) -> list[str]:
         return gateway.submit_command(conf)
     filled: list[str] = []
     for part in cached.command:
-        if part == OPTIONS_HERE:
+        if part == OPTIONS_PLACEHOLDER:
             filled += conf["spark.driver.extraJavaOptions"].split()
         else:
-            filled.append(part.replace(MEMORY_HERE, conf["spark.driver.memory"]))
+            filled.append(part.replace(MEMORY_PLACEHOLDER, conf["spark.driver.memory"]))
     return filled + gateway.submit_arguments(conf)
 
 
 def _configured(place: Path) -> bool:
-    """Whether this Spark has files of settings, which the launcher reads."""
+    """Whether this Spark has configuration files, which only the launcher reads."""
     return any((place / name).exists() for name in ("spark-defaults.conf", "spark-env.sh"))
 
 
 def build_in_background(cache: Path) -> None:
-    """Make the entry for the next start, in a process of its own that outlives this one and stays
-    out of everyone's way. Nothing is done where it is there.
+    """Build the entry for the next start in a separate process, unless it exists.
+
+    The process has the lowest priority and outlives this one.
     """
     java = find_java(os.environ)
     if find(cache, java, gateway.spark_home()) is not None:
@@ -135,10 +135,7 @@ def build_in_background(cache: Path) -> None:
 
 
 def build(cache: Path) -> Path:
-    """The entry for this Java and Spark; made here unless it is there.
-
-    One builder at a time: others wait for it.
-    """
+    """Build the entry for this Java and Spark unless it exists; one builder at a time."""
     java, home = find_java(os.environ), gateway.spark_home()
     entry = cache / "cds" / key_of(java, home)
     entry.parent.mkdir(parents=True, exist_ok=True)
@@ -159,7 +156,7 @@ def build(cache: Path) -> Path:
 
 
 def _remove_leftovers(place: Path) -> None:
-    """Drafts of builders that were killed, and all but the newest entries."""
+    """Remove drafts of killed builders, and all but the newest entries."""
     for draft in place.glob(".draft-*"):
         shutil.rmtree(draft, ignore_errors=True)
     entries = sorted(
@@ -170,9 +167,7 @@ def _remove_leftovers(place: Path) -> None:
 
 
 def _archive(draft: Path) -> None:
-    """Run a typical small job in a process of its own and let its JVM write down the classes that
-    it loaded.
-    """
+    """Run a typical small job whose JVM records the classes that it loads."""
     work = draft / "work"
     subprocess.run(
         [sys.executable, "-m", "tidegate.spark.startup_job", str(work), str(draft / "classes.jsa")],
@@ -188,14 +183,15 @@ def _archive(draft: Path) -> None:
 
 
 def launcher_command(java: Java, home: Path) -> list[str]:
-    """What Spark's launcher makes of a start, with places for options and memory; without the
-    arguments of SparkSubmit.
+    """Run Spark's launcher and return its command line, with placeholders.
+
+    The arguments of SparkSubmit are left out.
     """
     asked = [
         "--conf",
-        f"spark.driver.extraJavaOptions={OPTIONS_HERE}",
+        f"spark.driver.extraJavaOptions={OPTIONS_PLACEHOLDER}",
         "--conf",
-        f"spark.driver.memory={MEMORY_HERE}",
+        f"spark.driver.memory={MEMORY_PLACEHOLDER}",
         "pyspark-shell",
     ]
     launcher = [
@@ -224,4 +220,4 @@ if __name__ == "__main__":
     try:
         build(Path(sys.argv[1]) if len(sys.argv) > 1 else installed())
     except (OSError, subprocess.SubprocessError, TidegateError) as error:
-        sys.exit(f"no start-up cache was made: {error}")
+        sys.exit(f"the start-up cache was not built: {error}")

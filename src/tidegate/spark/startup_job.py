@@ -1,5 +1,4 @@
-"""A typical small job, run once by startup_cache.py in a process of its own, so that the JVM can
-write down at its end which classes a job needs.
+"""A typical small job, run by startup_cache.py to record the classes that a job needs.
 
 python -m tidegate.spark.startup_job <work directory> <archive to write>
 """
@@ -15,16 +14,16 @@ from tidegate.spark.session import SessionSettings, close_session, open_session
 if TYPE_CHECKING:
     import pyarrow as pa
 
-ARCHIVE_S_MAX = 300  # the JVM writes the archive while it ends
+ARCHIVE_S_MAX = 300  # the JVM writes the archive when it exits
 
 
-def same(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-    """Nothing: the way through a Python worker is what counts."""
+def identity(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    """Return the rows unchanged: only the path through a Python worker matters."""
     yield from batches
 
 
 def main(work: Path, archive: Path) -> None:
-    """Both ways of a batch, a cached frame, SQL."""
+    """Run a fused batch, a batch of DataFrames, a cached frame and SQL."""
     option = f"-XX:ArchiveClassesAtExit={archive}"
     spark = open_session(
         SessionSettings(
@@ -36,7 +35,7 @@ def main(work: Path, archive: Path) -> None:
     )
     try:
         SparkEngine(spark).warm_up()
-        spark.range(0, 2, 1, 2).mapInArrow(same, "id bigint").collect()
+        spark.range(0, 2, 1, 2).mapInArrow(identity, "id bigint").collect()
         rows = (
             spark.range(0, 10, 1, 2)
             .selectExpr(
@@ -50,8 +49,8 @@ def main(work: Path, archive: Path) -> None:
         kept = rows.where("id % 2 = 0 and upper(name) <> 'X'").selectExpr(
             "id", "concat(name, '!') name", "d * 2 d"
         )
-        kept.select("id").mapInArrow(same, "id bigint").union(
-            rows.select("id").mapInArrow(same, "id bigint")
+        kept.select("id").mapInArrow(identity, "id bigint").union(
+            rows.select("id").mapInArrow(identity, "id bigint")
         ).collect()
         rows.groupBy("name").count().collect()
         rows.unpersist()

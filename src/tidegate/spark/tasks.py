@@ -1,9 +1,9 @@
-"""What runs inside the Python workers, as small plain objects that travel there by pickle:
-functions over Arrow batches (Spark calls them by `mapInArrow`), and the whole of a fused task.
+"""Code that runs in the Python workers, as small objects that are pickled and sent there.
 
-Errors leave a task in the form that errors.py understands. Retried and speculative attempts run all
-of it again: staged names are made of a token that is new for every attempt, and counts are kept by
-split, so that a second attempt replaces the first one's.
+These are functions over Arrow batches, which Spark calls by `mapInArrow`, and the whole of a fused
+task. Errors leave a task encoded for errors.py. Retried and speculative attempts run everything
+again: staged names contain a token that is new for each attempt, and counts are kept by split, so
+that a second attempt replaces the first one's.
 """
 
 import uuid
@@ -23,7 +23,7 @@ from tidegate.model.types import Table
 from tidegate.pipeline.fused import FusedTasks, Tally, encode
 from tidegate.plugin.arrow import conform, table_schema
 from tidegate.plugin.contract import Message, Sink, Source, Split, Transform, Writer, WriteTask
-from tidegate.spark.errors import ExecutorsUnfit, marked
+from tidegate.spark.errors import ExecutorsIncompatible, to_wire
 
 Batches = Iterable[pa.RecordBatch]
 MESSAGES = pa.schema([pa.field("message", pa.string())])
@@ -31,21 +31,21 @@ MESSAGES = pa.schema([pa.field("message", pa.string())])
 _Step = Callable[[Any, Batches], Iterator[pa.RecordBatch]]
 
 
-def _marking(step: _Step) -> _Step:
-    """Errors of a step leave the task as marked ones."""
+def _translate_errors(step: _Step) -> _Step:
+    """Encode errors of a step for the driver."""
 
     @wraps(step)
     def run(self: Any, batches: Batches) -> Iterator[pa.RecordBatch]:
         try:
             yield from step(self, batches)
         except Exception as error:
-            raise marked(error) from error
+            raise to_wire(error) from error
 
     return run
 
 
 def _numbers(batches: Batches) -> Iterator[int]:
-    """The rows of `spark.range`: which splits this task has."""
+    """Iterate over the rows of `spark.range`, which are the splits of this task."""
     for batch in batches:
         yield from (int(number.as_py()) for number in batch.column(0))
 
@@ -55,9 +55,9 @@ def _message(text: str) -> pa.RecordBatch:
 
 
 class CountsParam(AccumulatorParam[dict[str, Volume]]):
-    """Rows and bytes by name.
+    """An accumulator of rows and bytes by name.
 
-    The same name twice is the same count told twice: by a retry, by a recomputed partition.
+    A name that occurs twice is the same count, from a retry or a recomputed partition.
     """
 
     def zero(self, value: dict[str, Volume]) -> dict[str, Volume]:  # noqa: ARG002  # the signature is pyspark's
@@ -69,15 +69,15 @@ class CountsParam(AccumulatorParam[dict[str, Volume]]):
 
 
 def check_release(of_driver: str) -> None:
-    """Objects travel by the names of their classes: two releases may understand them differently."""
+    """Reject executors with another release, because pickled objects may not be compatible."""
     if of_driver != __version__:
-        raise ExecutorsUnfit(
+        raise ExecutorsIncompatible(
             f"the executors have Tidegate {__version__}, the driver is {of_driver}"
         )
 
 
-def nothing(partition: int, rows: Iterable[object]) -> Iterator[str]:
-    """A task without work, for an engine that warms up."""
+def empty_task(partition: int, rows: Iterable[object]) -> Iterator[str]:
+    """Run a task without work, to warm up the engine."""
     for _ in rows:
         pass
     yield str(partition)
@@ -85,7 +85,7 @@ def nothing(partition: int, rows: Iterable[object]) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunFused:
-    """Read, transform and stage in one worker; gives messages.
+    """Read, transform and stage in one worker; returns messages.
 
     Partition i of `partitions` has the splits i, i + partitions, and so on.
     """
@@ -95,22 +95,21 @@ class RunFused:
     release: str = __version__
 
     def __call__(self, partition: int, rows: Iterable[object]) -> Iterator[str]:
-        for _ in (
-            rows
-        ):  # there are none, but a worker that has not seen the end of its input is not used again
+        for _ in rows:  # empty, but Spark reuses a worker only if it has read its input to the end
             pass
         try:
             check_release(self.release)
             for index in range(partition, len(self.tasks.splits), self.partitions):
                 yield from self.tasks.run(index)
         except Exception as error:
-            raise marked(error) from error
+            raise to_wire(error) from error
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadSplits:
-    """The rows of a source's splits of one table; how much they are goes into `counts` under `name`
-    and the split's index.
+    """Read the splits of one table of a source.
+
+    Their volume is added to `counts` under `name` and the index of the split.
     """
 
     source: Source
@@ -119,7 +118,7 @@ class ReadSplits:
     name: str
     counts: Accumulator[dict[str, Volume]]
 
-    @_marking
+    @_translate_errors
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         schema = table_schema(self.table)
         for index in _numbers(batches):
@@ -128,23 +127,20 @@ class ReadSplits:
                 for batch in self.source.read(self.splits[index]):
                     seen += Volume(batch.num_rows, batch.nbytes)
                     yield conform(batch, schema)
-            # also where nobody wants more rows (LIMIT); a failed attempt's counts do not leave its
-            # worker
+            # also if no more rows are needed (LIMIT); counts of a failed attempt are not sent
             finally:
                 self.counts.add({f"{self.name}{index}": seen})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ApplyTransform:
-    """A transform that works over Arrow, in a pipeline that goes through DataFrames for another
-    reason.
-    """
+    """Apply an Arrow transform in a pipeline that needs DataFrames for another operator."""
 
     transform: Transform
     table: Table
     after: Table
 
-    @_marking
+    @_translate_errors
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         before, after = table_schema(self.table), table_schema(self.after)
         for batch in batches:
@@ -153,9 +149,7 @@ class ApplyTransform:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WriteRows:
-    """Stage the rows of a partition into a sink; gives its message, and nothing where there was no
-    row.
-    """
+    """Stage the rows of a partition in a sink; returns its message, or nothing without rows."""
 
     sink: Sink
     operator: str
@@ -165,7 +159,7 @@ class WriteRows:
     generation: int
     release: str = __version__
 
-    @_marking
+    @_translate_errors
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         check_release(self.release)
         filled = (batch for batch in batches if batch.num_rows)

@@ -1,8 +1,7 @@
-"""Our types as Spark's, and back. Called by build.py and by connectors' spark.py through the frames
-that they get.
+"""Conversion between Tidegate's types and Spark's. Called by build.py and connectors' spark.py.
 
-Spark knows fewer types than a schema can name: vectors travel as arrays and maps. What a column
-really is comes back from the table that it came from, where name and Spark type are still the same.
+Spark has fewer types than a schema can name: vectors become arrays and maps. The original type of a
+column is taken from the table that it came from, if name and Spark type are unchanged.
 """
 
 from collections.abc import Mapping
@@ -42,7 +41,7 @@ _BACK: Mapping[type[spark.DataType], TypeName] = {
 
 
 def spark_type(kind: DataType) -> spark.DataType:
-    """The Spark type of one of ours."""
+    """Convert one of our types to Spark's."""
     match kind.name:
         case TypeName.DECIMAL:
             return spark.DecimalType(kind.precision, kind.scale)
@@ -80,7 +79,7 @@ def struct_of(table: Table) -> spark.StructType:
 
 
 def data_type(kind: spark.DataType) -> DataType:
-    """Our type of a Spark type."""
+    """Convert a Spark type to ours."""
     match kind:
         case spark.DecimalType():
             return DataType(TypeName.DECIMAL, precision=kind.precision, scale=kind.scale)
@@ -102,15 +101,13 @@ def data_type(kind: spark.DataType) -> DataType:
     if type(kind) in _BACK:
         return DataType(_BACK[type(kind)])
     raise Unsupported(
-        f"a column of Spark's type {kind.simpleString()} cannot travel through a pipeline; cast it"
-        " to a type of the reference, such as string"
+        f"a column of Spark's type {kind.simpleString()} cannot pass through a pipeline; cast it"
+        " to a type of SeaTunnel, such as string"
     )
 
 
 def table_of(schema: spark.StructType, like: Table) -> Table:
-    """The table of a frame: columns from its schema, everything else from the table that it came
-    from, as far as it still fits.
-    """
+    """Return the table of a frame: columns of its schema, keys of the table `like` if they fit."""
     before = {c.name: c for c in like.columns}
     columns = tuple(
         _column(field, before.get(field.name)) for field in schema.fields if field.name != ROW_KIND
@@ -137,5 +134,5 @@ def _column(field: spark.StructField, before: Column | None) -> Column:
 
 
 def _same(one: spark.DataType, other: spark.DataType) -> bool:
-    """Equal but for what may be null, which says nothing here."""
+    """Whether two types are equal, except for nullability."""
     return one.simpleString() == other.simpleString()

@@ -1,12 +1,12 @@
-"""Forks the Python workers of an executor: all that a task needs is imported once, before the fork.
-Run by Spark (`spark.python.daemon.module`), local or not.
+"""Fork the Python workers of an executor, with everything that tasks need already imported.
 
-Two costs of every task go away: pyspark's daemon collects garbage after each task, which walks
-every object of every imported module (30-40 ms) unless they are frozen; and before Spark 4.2 each
-task reads the zip archives on sys.path again (about 100 ms), which nothing here needs.
+Started by Spark (`spark.python.daemon.module`), in local mode too. It avoids two costs of every
+task: pyspark's daemon collects garbage after each task, which walks every object of every imported
+module (30-40 ms) unless they are frozen; and before Spark 4.2 each task reads the zip archives on
+sys.path again (about 100 ms), which nothing here needs.
 
-Nothing may be printed: stdout is the wire to the JVM. An import that fails is left to the task that
-needs it, so that its error reaches the driver.
+Nothing may be printed, because stdout is the connection to the JVM. An import that fails is left to
+the task that needs it, so that its error reaches the driver.
 """
 
 import gc
@@ -33,9 +33,7 @@ PRELOADED = (
 
 
 def preload() -> None:
-    """Import what tasks use, connectors included; not those that work in the driver alone, by
-    Spark's own SQL.
-    """
+    """Import what tasks use, also connectors, except those that use only Spark's SQL."""
     for name in PRELOADED:
         with suppress(Exception):
             import_module(name)
@@ -52,19 +50,18 @@ def preload() -> None:
 
 
 def leave_out_archives() -> None:
-    """pyspark itself is installed: its zip archives on the path are only slow copies."""
+    """Remove pyspark's zip archives from the path if pyspark itself is installed."""
     if import_module("pyspark").__file__.endswith(".zip"):  # type: ignore[union-attr]  # a package always has a file
         return
-    sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
-    for place in [place for place in sys.path_importer_cache if ".zip" in place]:
-        del sys.path_importer_cache[place]
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip")]
+    for entry in [entry for entry in sys.path_importer_cache if ".zip" in entry]:
+        del sys.path_importer_cache[entry]
 
 
 if __name__ == "__main__":
-    # First: on clusters pyspark may come from such an archive only, and then the path stays as it
-    # is.
-    archives = [place for place in sys.path if place.endswith(".zip")]
-    sys.path[:] = [place for place in sys.path if not place.endswith(".zip")]
+    # on some clusters pyspark exists only as such an archive: then the path is not changed
+    archives = [entry for entry in sys.path if entry.endswith(".zip")]
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip")]
     try:
         import_module("pyspark")
     except ImportError:
