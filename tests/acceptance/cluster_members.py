@@ -29,7 +29,7 @@ ANSWER_S = 10.0
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
 main()
 """
 SPARK = "from tidegate.cli import main; main()"

@@ -23,7 +23,7 @@ PATIENCE_S = 90
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
 main()
 """
 JOB = """env {{ job.mode = "BATCH", job.name = "small" }}

@@ -65,7 +65,7 @@ FREE = """custom_parameters { api_token = "Custom-hunter7", hook = "https://disc
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
 main()
 """
 JOB = """

@@ -24,7 +24,7 @@ PATIENCE_MS = PATIENCE_S * 1000
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
 main()
 """
 STREAM = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 300, spark.app.secret = "hunter2" }}

@@ -25,7 +25,7 @@ import functools, sys, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main, run
 original = run.RunOptions
 run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
-verbs.Start = functools.partial(server.Start, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
 main()
 """
 
