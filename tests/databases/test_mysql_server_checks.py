@@ -130,7 +130,7 @@ def test_log_without_column_names_is_a_warning(
             f" {'MINIMAL' if isinstance(shop.server, MySqlServer) else 'NO_LOG'}"
         )
         shop.source().initial()
-    assert "set binlog_row_metadata = FULL" in caplog.text
+    assert "binlog_row_metadata_not_full" in caplog.text
 
 
 def test_password_over_an_unencrypted_connection_is_rejected(mysql: MySqlServer) -> None:

@@ -44,10 +44,10 @@ def check_settings(
             f"{'; '.join(wrong)}"
         )
     if found.get("binlog_row_metadata") != "FULL":
+        # `tidegate doctor` shows this message, so it has the text and not only the event.
         _log.warning(
             "binlog_row_metadata_not_full: set binlog_row_metadata = FULL at the source %s: its log"
-            " then has the names and types of columns, and a table that was altered is noticed"
-            " whatever the statement was",
+            " then has the names and types of columns, and every altered table is detected",
             session.address,
         )
 

@@ -82,7 +82,8 @@ def message_lists(
         )
     except StreamUnavailable as error:
         _log.warning(
-            "replication_stream_unavailable: slot %s is read without it: %s", slot_range.slot, error
+            "replication_stream_unavailable",
+            extra={"slot": slot_range.slot, "error": str(error)},
         )
     else:
         return
