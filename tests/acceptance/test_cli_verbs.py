@@ -187,8 +187,8 @@ def test_mistakes_are_sentences_with_their_exit_code(pair: Pair) -> None:
     assert "--server" in pair.say("jobs", "--server", f"http://127.0.0.1:{free_port()}", code=1)
 
 
-def test_the_reference_s_own_letters(pair: Pair) -> None:
-    assert "is good" in pair.say(*words("seatunnel -c job.conf -i rows=5 --check"))
+def test_seatunnels_own_options(pair: Pair) -> None:
+    assert "is valid" in pair.say(*words("seatunnel -c job.conf -i rows=5 --check"))
     assert (
         pair.say(*words("seatunnel -c job.conf -i rows=5 --set-job-id 21 --async -n mine"))
         == "Job id: 21\n"

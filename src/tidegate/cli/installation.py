@@ -34,8 +34,8 @@ class NoInstallation(UserError):
 
     def __init__(self, directory: str) -> None:
         super().__init__(
-            f"{directory} holds no installation yet: nothing has run there. Choose another home with"
-            " --home, or the engine's file with --config"
+            f"{directory} holds no installation yet: nothing has run there. Choose another home"
+            " with --home, or the engine's file with --config"
         )
 
 

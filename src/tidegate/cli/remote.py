@@ -57,7 +57,8 @@ def options(command: F) -> F:
         "Address of a server, or of several, separated by commas (TIDEGATE_SERVER).  [default:"
         f" {DEFAULT}]"
     )
-    return click.option("--server", metavar="URL[,URL]", help=text)(decorated)  # type: ignore[return-value]
+    add_server = click.option("--server", metavar="URL[,URL]", help=text)
+    return add_server(decorated)  # type: ignore[return-value]
 
 
 def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str]) -> Client:

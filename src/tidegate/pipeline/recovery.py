@@ -36,7 +36,7 @@ LOG = logging.getLogger("tidegate.pipeline")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecoveredPipeline:
-    """Where a pipeline resumes."""
+    """The offsets and open sinks with which a pipeline resumes."""
 
     offsets: dict[str, Offset]  # of every source
     checkpoint_offsets: dict[int, Mapping[str, Offset]]  # of the retained checkpoints
@@ -113,7 +113,7 @@ class PipelineRecovery:
         )
 
     def _wait_for_engine(self, state: PipelineState) -> None:
-        """Run an empty batch if a sink commits on the engine, so that errors of its start surface."""
+        """Run an empty batch if a sink commits on the engine, to surface errors of its start."""
         if not any(sink.on_engine for sink in self.graph.sinks.values()):
             return
         empty = Batch(
