@@ -211,7 +211,8 @@ class JobRecord:
     source_job: int = 0  # the other job whose state it continues
     fork: bool = False  # that job continues: this one has a lineage of its own
     on_damaged: str = "older"  # or fail
-    on_not_held: str = "fail"  # or initial, latest
+    # or initial, latest
+    on_position_lost: str = field(default="fail", metadata={"key": "on_not_held"})
     on_sink_lost: str = "fail"  # or continue: for the checkpoint that the restore begins from
     restore: RestoreReport | None = None  # the plan at submission
     skip_files: tuple[str, ...] = ()  # absolute paths that a user excluded
@@ -272,7 +273,7 @@ class Assignment:
     initialization_ms: int
     generation: int
     worker: str
-    order: DriverCommand = DriverCommand.RUN
+    command: DriverCommand = field(default=DriverCommand.RUN, metadata={"key": "order"})
     ordered_ms: int = 0
 
 
