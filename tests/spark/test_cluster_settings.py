@@ -16,7 +16,7 @@ from tidegate.cli.spark_submit import spark_conf as verb
 from tidegate.config.engine.settings import load_engine
 from tidegate.model.errors import TransientError, UserError
 from tidegate.spark import cluster, executor, gateway, tasks
-from tidegate.spark.deployment import DeploymentRequest, plan_deployment, engine_block
+from tidegate.spark.deployment import DeploymentRequest, engine_block, plan_deployment
 from tidegate.spark.errors import ExecutorsIncompatible, translate
 from tidegate.spark.session import SessionSettings, jvm_environ, spark_conf
 
