@@ -227,7 +227,10 @@ def test_spark_submit_accepts_the_generated_settings(
 ) -> None:
     conf = spark_conf(
         SessionSettings(
-            name="job", work=tmp_path / "work", logs=tmp_path / "logs", conf=plan_deployment(wanted).conf
+            name="job",
+            work=tmp_path / "work",
+            logs=tmp_path / "logs",
+            conf=plan_deployment(wanted).conf,
         ),
         None,
     )

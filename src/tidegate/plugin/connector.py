@@ -109,6 +109,6 @@ class BrokenConnector(TerminalError):
 
     def __init__(self, connector: Connector, reference: str, error: Exception) -> None:
         super().__init__(
-            f"the code of the {connector.kind.value} {connector.name} cannot be loaded: {reference}: "
-            f"{type(error).__name__}: {error}. Repair or reinstall its package"
+            f"the code of the {connector.kind.value} {connector.name} cannot be loaded:"
+            f" {reference}: {type(error).__name__}: {error}. Repair or reinstall its package"
         )
