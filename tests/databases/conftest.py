@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDbServer]:
-    """For all that do not end it."""
+    """A server shared by all tests that do not stop it."""
     with MariaDbServer(settings={"innodb-flush-method": "nosync", "sync-binlog": "0"}) as server:
         yield server
 
@@ -56,7 +56,7 @@ def binlog_server(request: pytest.FixtureRequest) -> BinlogServer:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """For all that do not end it."""
+    """A server shared by all tests that do not stop it."""
     settings = {
         "wal_level": "logical",
         "max_replication_slots": "200",
@@ -88,7 +88,7 @@ def binlog_place(binlog_server: BinlogServer) -> Place:
 
 @pytest.fixture
 def binlog_shop(binlog_server: BinlogServer, binlog_place: Place) -> BinlogShop:
-    """The same, as a CDC source reads it."""
+    """An empty database with a binary log, for CDC sources."""
     return BinlogShop(binlog_server, binlog_place)
 
 

@@ -56,7 +56,7 @@ class Place:
         return open_session(self.address)
 
     def execute(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Run statements; the rows of the last where it has some."""
+        """Run statements and return the rows of the last one."""
         with self.session() as session:
             for statement in statements[:-1]:
                 session.execute(statement)
@@ -73,7 +73,7 @@ class Place:
         }
 
     def block(self, **more: Any) -> str:
-        """The same in a job file."""
+        """The address as options of a job file."""
         import json
 
         return "\n".join(
@@ -82,7 +82,7 @@ class Place:
         )
 
     def our_tables(self) -> list[str]:
-        """Staging tables that are left."""
+        """List remaining staging tables."""
         with self.session() as session:
             return [
                 name.table
@@ -129,7 +129,7 @@ def batch_of(table: Table, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
 
 
 class Driven:
-    """A sink, driven as a loop would: one generation."""
+    """Runs a sink like the batch loop does, in one generation."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class Driven:
 def batches(
     source: JdbcSource, start: Offset, limit: Limit, count: int = 2
 ) -> Iterator[tuple[Offset, pa.Table]]:
-    """A whole bounded read from an offset, batch by batch: each one's end and rows."""
+    """Read a bounded source from an offset; yields end and rows of each batch."""
     while not source.is_exhausted(start):
         end = source.latest(start, limit)
         assert end != start

@@ -99,14 +99,14 @@ def _where(table: str) -> str:
 
 
 class Changes:
-    """Transactions by chance, about a table of rows that stays of one size."""
+    """Random transactions on a table whose size stays about the same."""
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
         self._next = FIRST_NEW
 
     def first(self) -> Draft:
-        """What is there before anybody reads."""
+        """The rows that exist before any reader starts."""
         draft = Draft({}, 0)
         for number in range(1, ORDERS + 1):
             draft.put(self._order(number), ("orders", number))
@@ -165,13 +165,13 @@ class Changes:
             draft.put(self._row(self._new_key(key[0])), key)
 
     def _again(self, draft: Draft, key: Key, _other: Key) -> None:
-        """Deleted, and there again with the same key."""
+        """Delete a row and insert it again with the same key."""
         if draft.get(key) is not None:
             draft.take(key)
             draft.put(self._row(key), key)
 
     def _swap(self, draft: Draft, key: Key, other: Key) -> None:
-        """Two rows change their keys, over a third one."""
+        """Swap the keys of two rows, through a third key."""
         if key[0] != other[0] or key == other or draft.get(key) is None or draft.get(other) is None:
             return
         between = self._new_key(key[0])
@@ -212,7 +212,7 @@ class Changes:
 
 
 class Writer(threading.Thread):
-    """Commits one transaction after the other, and goes on when the server comes back.
+    """Commits one transaction after the other, and continues when the server is back.
 
     `history` has what each of them changed, from before its commit on.
     """
@@ -242,7 +242,7 @@ class Writer(threading.Thread):
             raise self.trouble
 
     def run(self) -> None:
-        """Until `stop`, and until it is known how the last transaction ended."""
+        """Run until `stop`, and until the outcome of the last transaction is known."""
         while not self._stopped.is_set() or self._proposed is not None:
             try:
                 with closing(self.side.connect()) as connection:
@@ -277,7 +277,7 @@ class Writer(threading.Thread):
         self._proposed = None
 
     def _settle(self, connection: Any) -> None:
-        """Whether a commit whose answer was lost has happened."""
+        """Whether a commit with an unknown outcome has happened."""
         if self._proposed is None:
             return
         with closing(connection.cursor()) as cursor:
@@ -301,7 +301,7 @@ def apply(rows: Rows, changes: dict[Key, Row | None]) -> None:
 
 
 class Observer(threading.Thread):
-    """Looks at the target now and then, in one transaction, and notes what must never be seen."""
+    """Checks the target repeatedly, in one transaction, and records forbidden states."""
 
     def __init__(self, side: Side, writer: Writer) -> None:
         super().__init__(name="observer", daemon=True)

@@ -24,7 +24,7 @@ LOST = (
     psycopg.InterfaceError,
     OSError,
 )
-"""A server that is going, gone or coming."""
+"""Errors of a server that stops, is down or starts."""
 COLUMNS = {
     "clock": "id, n",
     "items": "order_id, line, what",
@@ -61,7 +61,7 @@ class Side:
 
     @property
     def url(self) -> str:
-        """As job files write it."""
+        """The name in job files."""
         return (
             self.server.url(self.name)
             if isinstance(self.server, MariaDbServer)
@@ -70,7 +70,7 @@ class Side:
 
     @property
     def login(self) -> str:
-        """The lines of a job file that tell where it is, and who asks."""
+        """The lines of a job file with address and credentials."""
         user, password = (
             (self.server.user, self.server.password)
             if isinstance(self.server, MariaDbServer)
@@ -142,7 +142,7 @@ class Side:
             return found, next((end for end in ends if "log" in end), None)
 
     def _tables(self, cursor: Any) -> set[str]:
-        """Asked within the transaction; MariaDB, whose catalogue knows no transactions, is asked
+        """Read within the transaction; MariaDB, whose catalog is not transactional, is read
         before the transaction has its moment.
         """
         if self.is_maria:

@@ -40,14 +40,14 @@ def replayed(directory: Path) -> Rows:
             key = (table, *row[: len(KEYS[table])])
             match change["change"]:
                 case "+I":
-                    assert key not in rows, f"{key} is inserted and is there"
+                    assert key not in rows, f"{key} is inserted but exists"
                     rows[key] = row
                 case "-U":
                     assert rows[key] == row, (
                         f"{key} is said to have been {row}, and was {rows[key]}"
                     )
                 case "+U":
-                    assert key in rows, f"{key} is updated and is not there"
+                    assert key in rows, f"{key} is updated but does not exist"
                     rows[key] = row
                 case _:
                     assert rows.pop(key) == row, f"{key} is deleted as another row than it is"
@@ -67,7 +67,7 @@ def adds_up(directory: Path, wanted: Rows) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A table without a key, which does not change, and its copy: a row that comes twice is there
+    """A table without a key, which does not change, and its copy: a row that is delivered twice appears
     twice.
     """
 
@@ -99,7 +99,7 @@ class Copy:
         return f"source {{ {', '.join(sources)} }}\nsink {{ {', '.join(sinks)} }}"
 
     def check(self) -> None:
-        """Each row is there once."""
+        """Check that each row exists once."""
         with closing(self.target.connect()) as connection, closing(connection.cursor()) as cursor:
             cursor.execute("select page, seconds from visits")
             assert sorted(tuple(row) for row in cursor.fetchall()) == sorted(self._wanted())

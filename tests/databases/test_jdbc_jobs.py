@@ -158,10 +158,10 @@ def test_killed_read_resumes_at_its_split(
 
 
 class Deadly(PlainEngine):
-    """Has servers killed: one before a read, one between staging and commit."""
+    """Requests kills of servers: one before a read, one between staging and commit."""
 
     def __init__(self) -> None:
-        self.asked = Semaphore(0)
+        self.kill_requested = Semaphore(0)
         self.done = Semaphore(0)
         self.batches = 0
 
@@ -175,13 +175,13 @@ class Deadly(PlainEngine):
         return written
 
     def _kill(self) -> None:
-        self.asked.release()
+        self.kill_requested.release()
         assert self.done.acquire(timeout=240)
 
 
 def test_killed_servers_cost_a_retry_and_no_row(tmp_path: Path) -> None:
-    """Both servers are killed -9 and started again while the job runs: it waits for them, and goes
-    on.
+    """Both servers are killed -9 and started again while the job runs; it waits for
+    them and continues.
     """
     with MariaDbServer() as mariadb, PostgresServer() as postgres:
         mariadb.execute("create database shop character set utf8mb4")
@@ -207,7 +207,7 @@ def test_killed_servers_cost_a_retry_and_no_row(tmp_path: Path) -> None:
                 mariadb,
                 postgres,
             ):  # here, as a server ends with the thread that started it
-                assert engine.asked.acquire(timeout=240)
+                assert engine.kill_requested.acquire(timeout=240)
                 server.kill()
                 server.start()
                 engine.done.release()

@@ -20,7 +20,7 @@ SECRET = "hush-Häring-%41"
 
 
 @pytest.fixture
-def told(mariadb: MariaDbServer, maria: Place) -> str:
+def secret_url(mariadb: MariaDbServer, maria: Place) -> str:
     """A URL with the password in it, for a user of its own."""
     maria.execute("create table t (id int primary key)", "insert into t values (1), (2), (3)")
     mariadb.execute(
@@ -34,11 +34,11 @@ def _files(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def test_no_file_of_a_job_contains_a_password(told: str, lite: Place, tmp_path: Path) -> None:
+def test_no_file_of_a_job_contains_a_password(secret_url: str, lite: Place, tmp_path: Path) -> None:
     file, home = tmp_path / "job.conf", tmp_path / "home"
     file.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "secret", checkpoint.interval = 10, batch.max-rows = 1 }}
-source {{ Jdbc {{ url = {json.dumps(told)}, table_path = "t", use_select_count = true, split.size = 1 }} }}
+source {{ Jdbc {{ url = {json.dumps(secret_url)}, table_path = "t", use_select_count = true, split.size = 1 }} }}
 sink {{ Jdbc {{ {lite.block(table="t")}, properties {{ trustStorePassword = "{SECRET}" }} }} }}"""
     )
     spelled = [
@@ -53,7 +53,7 @@ sink {{ Jdbc {{ {lite.block(table="t")}, properties {{ trustStorePassword = "{SE
         )
         left = _files(home)
         assert [path for path, data in left.items() if any(text in data for text in spelled)] == []
-        packed = base64.b64encode(json.dumps(told).encode())[:40]
+        packed = base64.b64encode(json.dumps(secret_url).encode())[:40]
         checkpoints = [path for path in left if "/checkpoints/" in path]
         assert checkpoints
         assert [path for path in checkpoints if packed in left[path]] == [], "not even packed"
@@ -66,8 +66,8 @@ sink {{ Jdbc {{ {lite.block(table="t")}, properties {{ trustStorePassword = "{SE
     ] == []
 
 
-def test_errors_contain_no_password_of_the_url(told: str, maria: Place) -> None:
-    wrong = told.replace(quote(SECRET, safe=""), "wrong-geheim")
+def test_errors_contain_no_password_of_the_url(secret_url: str, maria: Place) -> None:
+    wrong = secret_url.replace(quote(SECRET, safe=""), "wrong-geheim")
     reading = source(Place(wrong, "", "", maria.database), table_path="t")
     with pytest.raises(AccessDenied) as refused:
         reading.tables()

@@ -482,7 +482,7 @@ def test_target_keeps_its_newest_checkpoint_until_forget(
     assert remembered(place, 2, "M") == 0
     driven.committer.finish()
     driven.committer.close()
-    assert remembered(place, 2) == 2, "a finished target is told apart from one that was lost"
+    assert remembered(place, 2) == 2, "a finished target differs from a lost one"
     driven.committer.forget()
     assert remembered(place, 2) == 0
 
@@ -558,7 +558,7 @@ def test_a_save_mode_that_removes_rows_of_a_live_run_stops_it_by_name(place: Pla
     assert lost is not None
     assert lost.checkpoint == 0
     assert isinstance(elsewhere.batch(2, (ORDERS, FIRST[1:])), BatchCommitted), (
-        "whose table was left alone goes on"
+        "whose table was left alone continues"
     )
 
 

@@ -1,5 +1,5 @@
-"""The Jdbc source on real databases: which tables and rows it reads, how it cuts them, and that a
-killed read goes on at a split.
+"""The Jdbc source on real databases: which tables and rows it reads, how it splits them, and that a
+killed read resumes at a split.
 """
 
 import datetime

@@ -93,7 +93,7 @@ KEYS = [
 
 
 def _filled(place: Place, key: Key, chance: random.Random) -> None:
-    """rows: numbered, with keys that repeat and some that are not there."""
+    """rows: numbered, with keys that repeat and some nulls."""
     if key.type == "mood":
         place.execute("create type mood as enum ('z', 'm', 'a', 'B', '10', '9')")
     values = [key.value(chance) for _ in range(ROWS // 2)] + list(key.extra)

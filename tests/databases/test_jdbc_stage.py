@@ -132,7 +132,7 @@ def test_timestamps_beyond_python_are_preserved(
 
 @pytest.mark.parametrize("few_rows", [2000, 0], ids=["staged", "shaped"])
 @pytest.mark.parametrize(
-    ("kind", "values", "told"),
+    ("kind", "values", "expected"),
     [
         (
             "timestamp",
@@ -149,7 +149,7 @@ def test_timestamps_beyond_python_are_preserved(
     ids=["driver", "server", "text"],
 )
 def test_value_that_cannot_be_staged_is_named_and_leaves_nothing(
-    pg: Place, few_rows: int, kind: str, values: Any, told: str, monkeypatch: pytest.MonkeyPatch
+    pg: Place, few_rows: int, kind: str, values: Any, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A failed COPY holds its table for as long as its connection lives."""
     monkeypatch.setattr(staging_postgres, "FEW_ROWS", few_rows)
@@ -161,7 +161,9 @@ def test_value_that_cannot_be_staged_is_named_and_leaves_nothing(
         orders,
         pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int64()), values], names=orders.names()),
     )
-    with pytest.raises(StatementRefused, match=f"rows of table 'shop.orders'.*{told}") as refused:
+    with pytest.raises(
+        StatementRefused, match=f"rows of table 'shop.orders'.*{expected}"
+    ) as refused:
         writer.close()
     assert ("column 'seen'" if few_rows else "column seen") in str(refused.value)
     writer.abort()

@@ -24,7 +24,7 @@ from tidegate.plugin.contract import WriteTask
 NOON = datetime.datetime(2024, 1, 2, 10, 0, 0, 700_000)
 UTC_NOON = NOON.replace(tzinfo=datetime.UTC)
 MARIA, PG, LITE = "maria", "pg", "lite"
-# (database, type of the target, incoming type, value, what is said)
+# (database, type of the target, incoming type, value, part of the message)
 ROUNDED = [
     (MARIA, "decimal(10,2)", "decimal(10,4)", Decimal("1.2345"), "rounded to 2 digits"),
     (PG, "numeric(10,2)", "decimal(10,4)", Decimal("1.2345"), "rounded to 2 digits"),
@@ -78,28 +78,28 @@ def incoming(kind: str) -> Table:
 
 
 @pytest.mark.parametrize(
-    ("where", "native", "kind", "value", "told"),
+    ("where", "native", "kind", "value", "expected"),
     ROUNDED,
     ids=[f"{r[0]} {r[2]} to {r[1]}" for r in ROUNDED],
 )
 def test_lossy_type_is_rejected_unless_allowed(
-    request: pytest.FixtureRequest, where: str, native: str, kind: str, value: Any, told: str
+    request: pytest.FixtureRequest, where: str, native: str, kind: str, value: Any, expected: str
 ) -> None:
     place: Place = request.getfixturevalue(where)
     place.execute(f"create table t (id bigint primary key, v {native})")
-    with pytest.raises(TargetUnfit, match=rf"column 'v'.*{told}.*allow_lossy_types"):
+    with pytest.raises(TargetUnfit, match=rf"column 'v'.*{expected}.*allow_lossy_types"):
         Driven(sink(place, table="t")).batch(1, (incoming(kind), [(1, value)]))
     assert place.execute("select * from t") == []
     assert place.our_tables() == []
-    if kind != "bytes":  # what text they become is the database's own matter
+    if kind != "bytes":  # the resulting text depends on the database
         Driven(sink(place, table="t", allow_lossy_types=True), lineage="M").batch(
             1, (incoming(kind), [(1, value)])
         )
         assert len(place.execute("select * from t")) == 1
 
 
-# what types cannot tell: (database, type of the target, incoming type, value that is kept, value
-# that is not)
+# Not decided by types: (database, type of the target, incoming type, value that fits, value that
+# does not)
 CHECKED = [
     (MARIA, "datetime(3)", "timestamp", NOON, NOON.replace(microsecond=700_001)),
     (MARIA, "datetime", "timestamp", NOON.replace(microsecond=0), NOON),
@@ -155,7 +155,7 @@ def test_value_that_would_change_is_named_with_its_key(
     assert place.our_tables() == []
 
 
-TEXTS = [  # texts into columns of other types: only the database can tell what they become
+TEXTS = [  # texts into columns of other types: only the database knows the result
     (MARIA, "decimal(10,2)", "1.25", "1.2345"),
     (MARIA, "date", "2024-01-02", "2024-01-02 10:00:00"),
     (MARIA, "int", "12", "1.7"),
@@ -215,7 +215,7 @@ def test_all_problems_of_a_table_are_reported_together(binlog_place: Place) -> N
 def test_fractions_of_the_source_are_compared_before_the_first_row(
     request: pytest.FixtureRequest, where: str
 ) -> None:
-    """The same digits pass, more of them are refused even where no row has them."""
+    """The same digits are accepted, more are rejected even if no row has them."""
     place: Place = request.getfixturevalue(where)
     kind = "timestamp" if where == PG else "datetime"
     place.execute(
@@ -407,7 +407,7 @@ def test_session_without_strict_modes_is_rejected(binlog_place: Place) -> None:
 
 
 def test_load_data_that_warns_fails(binlog_place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not found before is found by the server's own warnings."""
+    """Changes that the checks miss are found in the server's warnings."""
     monkeypatch.setattr(ValueChecks, "check", lambda _, batch: batch)
     with pytest.raises(StatementRefused, match=r"column 'v' .double., key id = 2, value nan"):
         Driven(sink(binlog_place, table="t")).stage(
@@ -448,7 +448,7 @@ def test_null_in_a_not_null_column_is_named(place: Place) -> None:
 
 
 def test_deleting_rows_need_only_their_key(binlog_place: Place) -> None:
-    """The image before of a row may hold what the target never had, or nothing at all."""
+    """The before image of a row may have unsupported values, or none."""
     binlog_place.execute(
         "create table t (id bigint primary key, v double not null)",
         "insert into t values (1, 1), (2, 2)",

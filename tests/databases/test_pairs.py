@@ -122,7 +122,7 @@ class World:
         ]
 
     def seen(self) -> int:
-        """How many commits have arrived everywhere."""
+        """The number of commits that have arrived in all targets."""
         return min(observer.number for observer in self.observers.values())
 
     def arrived(self) -> bool:
@@ -150,7 +150,7 @@ class World:
         sources = "\n".join(reader(self.sources[source], name) for name, source, _ in blocks)
         return f"""env {{ job.mode = "STREAMING", batch.max-rows = 2000, {ENV} }}
 source {{ {sources} }}
-transform {{ RowKindExtractor {{ plugin_input = "history", plugin_output = "told", custom_field_name = "change" }} }}
+transform {{ RowKindExtractor {{ plugin_input = "history", plugin_output = "changes", custom_field_name = "change" }} }}
 sink {{ {" ".join(sink for _, _, sink in blocks)} }}"""
 
     def _database(self, side: Side, name: str) -> str:
@@ -163,7 +163,7 @@ sink {{ {" ".join(sink for _, _, sink in blocks)} }}"""
     def _files(self) -> str:
         path = self.files / "${table_name}"
         return (
-            f'LocalFile {{ plugin_input = "told", path = "{path}", file_format_type = "parquet"'
+            f'LocalFile {{ plugin_input = "changes", path = "{path}", file_format_type = "parquet"'
             " }\n"
         )
 
@@ -259,7 +259,7 @@ class Demon:
 
 
 def holds(cluster: Cluster, servers: Servers, seed: int, seconds: float) -> None:
-    """Kills for a while, then peace."""
+    """Kill processes for a while, then wait until all rows have arrived."""
     print(
         f"seed {seed}; again with: PAIR_SECONDS={seconds:g} TIDEGATE_TEST_SEED={seed} make soak"
         ' ARGS="-k pairs"'

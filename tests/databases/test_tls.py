@@ -1,5 +1,5 @@
 """Encrypted connections to real servers with certificates of an authority of our own: all that a
-source opens is encrypted, and a stranger is refused.
+source opens is encrypted, and untrusted servers are rejected.
 """
 
 import os
@@ -33,17 +33,17 @@ CURVE = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
 
 @dataclass(frozen=True)
 class Papers:
-    """An authority, a server's certificate of it, and an authority of somebody else."""
+    """An authority, a server certificate that it signed, and an unrelated authority."""
 
     authority: Path
     certificate: Path
     key: Path
-    stranger: Path
+    untrusted: Path
 
 
 @pytest.fixture(scope="module")
 def papers() -> Iterator[Papers]:
-    """Where servers that drop to another user can read them."""
+    """Certificates in a directory that servers running as another user can read."""
     place = Path(tempfile.mkdtemp(prefix="tidegate-papers-"))
     place.chmod(0o755)
 
@@ -51,7 +51,7 @@ def papers() -> Iterator[Papers]:
         subprocess.run(["openssl", *words], cwd=place, check=True, capture_output=True, timeout=120)
 
     try:
-        for name in ("authority", "stranger"):
+        for name in ("authority", "untrusted"):
             openssl(
                 "req",
                 "-x509",
@@ -89,7 +89,7 @@ def papers() -> Iterator[Papers]:
             place / "authority.pem",
             place / "server.pem",
             place / "server.key",
-            place / "stranger.pem",
+            place / "untrusted.pem",
         )
     finally:
         shutil.rmtree(place, ignore_errors=True)
@@ -97,7 +97,7 @@ def papers() -> Iterator[Papers]:
 
 @pytest.fixture(scope="module")
 def maria_tls(papers: Papers) -> Iterator[MariaDbServer]:
-    """A server that takes the user `careful` only where the connection is encrypted."""
+    """A server that accepts the user `careful` only over TLS."""
     settings = {
         "ssl-cert": str(papers.certificate),
         "ssl-key": str(papers.key),
@@ -120,7 +120,7 @@ def maria_tls(papers: Papers) -> Iterator[MariaDbServer]:
 
 @pytest.fixture(scope="module")
 def postgres_tls(papers: Papers) -> Iterator[PostgresServer]:
-    """A server that takes nobody whose connection is not encrypted."""
+    """A server that rejects unencrypted connections."""
     rules = papers.certificate.with_name("rules")
     rules.write_text(
         "hostssl all all 127.0.0.1/32 trust\nhostssl replication all 127.0.0.1/32 trust\n"
@@ -137,15 +137,17 @@ def postgres_tls(papers: Papers) -> Iterator[PostgresServer]:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "parameters",
     [
         "sslMode=VERIFY_IDENTITY&serverSslCert={ca}",
         "useSSL=true&verifyServerCertificate=true&sslrootcert={ca}",
         "requireSSL=true",
     ],
 )
-def test_mariadb_reads_are_encrypted(maria_tls: MariaDbServer, papers: Papers, asked: str) -> None:
-    url = f"{maria_tls.url('shop')}?{asked.format(ca=papers.authority)}"
+def test_mariadb_reads_are_encrypted(
+    maria_tls: MariaDbServer, papers: Papers, parameters: str
+) -> None:
+    url = f"{maria_tls.url('shop')}?{parameters.format(ca=papers.authority)}"
     mirror = Mirror(
         make_source(
             "MySQL-CDC",
@@ -191,18 +193,18 @@ def test_rows_over_an_encrypted_connection_are_the_same_in_every_type(
 
 
 @pytest.mark.parametrize(
-    ("asked", "why"),
+    ("parameters", "why"),
     [
-        ("sslMode=VERIFY_CA&serverSslCert={stranger}", "certificate verify failed"),
+        ("sslMode=VERIFY_CA&serverSslCert={untrusted}", "certificate verify failed"),
         ("useSSL=true&verifyServerCertificate=true", "certificate verify failed"),
         ("sslMode=VERIFY_CA&serverSslCert=/no/such.pem", "/no/such.pem"),
         ("sslMode=SOMETIMES", "one of DISABLED, REQUIRED"),
     ],
 )
 def test_untrusted_mariadb_is_rejected_with_a_remedy(
-    maria_tls: MariaDbServer, papers: Papers, asked: str, why: str
+    maria_tls: MariaDbServer, papers: Papers, parameters: str, why: str
 ) -> None:
-    url = f"{maria_tls.url('shop')}?{asked.format(stranger=papers.stranger)}"
+    url = f"{maria_tls.url('shop')}?{parameters.format(untrusted=papers.untrusted)}"
     source = make_source(
         "MySQL-CDC",
         {"url": url, "username": "careful", "password": "x", "table-names": ["shop.everything"]},
@@ -257,7 +259,7 @@ def test_postgres_reads_are_encrypted_and_untrusted_servers_rejected(
         mirror.run()
         assert len(mirror.rows) == 2
         for parameters in (
-            f"?sslmode=verify-ca&sslrootcert={papers.stranger}",
+            f"?sslmode=verify-ca&sslrootcert={papers.untrusted}",
             "?sslmode=verify-full&sslrootcert=/no/such.pem",
             "?sslmode=often",
         ):
@@ -281,8 +283,9 @@ sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" 
 def test_job_is_encrypted_at_both_ends(
     maria_tls: MariaDbServer, postgres_tls: PostgresServer, papers: Papers, tmp_path: Path
 ) -> None:
-    """Both servers refuse whoever is not: there with their certificates looked at, back with
-    whoever answers.
+    """Both servers reject unencrypted connections.
+
+    The first job verifies their certificates, the job in the other direction does not.
     """
     maria_tls.execute(
         "create table wares (id int primary key, name varchar(40))",
@@ -319,12 +322,12 @@ def test_job_is_encrypted_at_both_ends(
         assert session.query("select id, name from back order by id") == [
             (n, f"ü{n}") for n in range(1, 121)
         ]
-    stranger = copy(
-        tmp_path / "stranger",
+    untrusted = copy(
+        tmp_path / "untrusted",
         postgres(
-            f"sslmode=verify-ca&sslrootcert={papers.stranger}", 'table_path = "public.copied"'
+            f"sslmode=verify-ca&sslrootcert={papers.untrusted}", 'table_path = "public.copied"'
         ),
         maria("requireSSL=true", 'database = shop, table = "never"'),
     )
-    assert stranger.status is JobStatus.FAILED
-    assert [failure.condition for failure in stranger.failures] == [TlsFailed.condition]
+    assert untrusted.status is JobStatus.FAILED
+    assert [failure.condition for failure in untrusted.failures] == [TlsFailed.condition]

@@ -105,17 +105,16 @@ class JdbcCommitter(Committer):
         # the record are skipped.
         self._uncheckpointed_until = 0
         self._prepared: frozenset[str] = frozenset()
-        self._record_recreated = (
-            False  # the record was lost, and somebody has agreed to go on without what it told of
-        )
-        self._lost_tables: set[str] = set()  # tables that went with it: they are made anew
+        # The record was lost, and a user accepted to continue without it; its missing tables are
+        # created again.
+        self._record_recreated = False
+        self._lost_tables: set[str] = set()
         self._infos: dict[str, TableInfo] = {}
         self._fits: dict[str, tuple[tuple[Column, ...], TargetFit]] = {}
-        self._inputs: dict[str, str] = {}  # which incoming table each target takes
+        self._inputs: dict[str, str] = {}  # the incoming table of each target
         self._folds: bool | None = None
-        self._plain_inserts: dict[
-            str, bool
-        ] = {}  # targets that were empty when we first came, and took plain inserts since
+        # Targets that were empty at first, and have had only plain inserts since.
+        self._plain_inserts: dict[str, bool] = {}
 
     @property
     def _records(self) -> SinkRecordTable:
@@ -429,7 +428,7 @@ class JdbcCommitter(Committer):
             merge_parts(session, merges, self._merge_one)
 
     def _promote(self, session: Session, name: TableName, parts: Sequence[StagedTable]) -> bool:
-        """Whether what is staged has become the target, with all its rows (adopt.py)."""
+        """Promote the staging tables to the target; False if that is not possible."""
         full = sorted(
             (part for part in parts if part.staging_table is not None), key=lambda part: -part.rows
         )

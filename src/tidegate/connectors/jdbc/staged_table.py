@@ -26,7 +26,7 @@ class StagedRowsLost(TransientDatabaseError):
 
 @dataclass(frozen=True, slots=True)
 class StagedTable:
-    """One staging table of a batch; `place` is None if a task had no rows."""
+    """One staging table of a batch; `staging_table` is None if a task had no rows."""
 
     target: JdbcTarget
     staging_table: TableName | None

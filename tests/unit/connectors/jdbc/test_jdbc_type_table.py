@@ -17,7 +17,7 @@ HEADS = {System.MYSQL: "MariaDB and MySQL", System.POSTGRES: "PostgreSQL", Syste
 
 
 def rows(head: str) -> list[list[list[str]]]:
-    """The rows of a chapter's table: cells, and what stands in code marks in each."""
+    """The rows of a chapter's table: cells, and the code spans in each."""
     chapter = PAGE.read_text(encoding="utf-8").partition(f"## {head}\n")[2].partition("\n## ")[0]
     lines = [line for line in chapter.splitlines() if line.startswith("|")][2:]
     assert lines
@@ -36,10 +36,10 @@ def test_documented_pipeline_types_match_the_code(system: System) -> None:
 
 
 def test_documented_native_types_match_the_code() -> None:
-    told = set()
+    documented = set()
     for (ours,), *natives in rows("New tables"):
-        told.add(parse_type(ours).name)
+        documented.add(parse_type(ours).name)
         assert [dialect_of(system).native_type(parse_type(ours)) for system in System] == [
             native for (native,) in natives
         ], ours
-    assert set(TypeName) - told == {TypeName.ROW}, "rows are told of in words"
+    assert set(TypeName) - documented == {TypeName.ROW}, "rows are documented of in words"
