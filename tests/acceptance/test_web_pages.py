@@ -231,7 +231,7 @@ def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(
     page.get_by_role("button", name="Check").click()
     answer(page).to_contain_text("1 problem")
     expect(page.locator(".problems")).to_contain_text("LocalFile")
-    page.get_by_text("line 4").click()
+    page.get_by_text("line 5").click()
     assert page.evaluate(
         "document.getSelection().toString() ||"
         " document.activeElement.value.slice(document.activeElement.selectionStart,"
