@@ -153,7 +153,7 @@ def test_a_forgotten_job_is_collected_taken_back_resumed_and_deleted(
     place.stopped()
     before = place.directories()
     assert (
-        "1 jobs would be forgotten"
+        "1 jobs would be deleted"
         in tidegate("state", "expire", "--older-than", "0", "--dry-run").stdout
     )
     assert "0 jobs forgotten" in tidegate("state", "expire").stdout
