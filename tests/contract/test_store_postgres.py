@@ -331,7 +331,7 @@ def test_the_servers_defaults_do_not_make_it_less_durable_or_less_exact(
     options = "-c%20default_transaction_isolation%3Dserializable%20-c%20synchronous_commit%3Doff"
     with opened(f"{world.url}&options={options}") as store:
         assert isinstance(store.backend, PostgresBackend)
-        with store.backend._connections.asking() as connection:
+        with store.backend._connections.repeatable() as connection:
             shown = [
                 connection.execute(query).fetchone()
                 for query in ("show synchronous_commit", "show transaction_isolation")

@@ -182,7 +182,7 @@ class Store:
         be found out. Without writes, it only verifies that all checks hold at one moment.
         """
         transaction = Transaction(
-            token=TransactionName(id=os.urandom(16), since=self._newest_revision),
+            token=self._token(),
             checks=_validate_checks(checks),
             writes=_encode_writes(writes),
         )
@@ -247,6 +247,9 @@ class Store:
         revision = self._apply(transaction)
         failpoint("store.transact.after")
         return revision
+
+    def _token(self) -> TransactionName:
+        return TransactionName(id=os.urandom(16), since=self._newest_revision)
 
     def _apply(self, transaction: Transaction) -> int:
         """Write a transaction; read its outcome back if the answer is lost."""

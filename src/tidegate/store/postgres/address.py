@@ -1,9 +1,7 @@
-"""The address of a store on PostgreSQL:
-`postgresql://[user[:password]@]host[:port][,host...]/database[?schema=name&...]`. Called by
-postgres.py.
+"""Parse the URL of a store on PostgreSQL. Called by backend.py.
 
-Everything but `schema` is libpq's and is handed on. The address may carry a password: it is in no
-text that is made here.
+`postgresql://[user[:password]@]host[:port][,host...]/database[?schema=name&...]`: everything except
+`schema` is passed on to libpq. The URL may contain a password, so no text made here contains it.
 """
 
 import re
@@ -18,8 +16,8 @@ from tidegate.model.errors import UserError
 
 DEFAULT_SCHEMA = "tidegate"
 SCHEMA_NAME = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
-# A password whose special characters were not written as %XX ends up here in part: such an address
-# is refused before anything can show it.
+# A part of a password with unquoted special characters may end up in the host name: such a URL is
+# rejected before it can appear anywhere.
 HOST_NAMES = re.compile(r"[A-Za-z0-9._,:/%*\[\]-]*")
 FORM = (
     "postgresql://user:password@host:port/database, with special characters of the password as %XX"
@@ -28,18 +26,15 @@ FORM = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PostgresAddress:
-    """Where a store is.
+    """The parsed URL of a store; `parameters` contains the password, so repr omits it."""
 
-    `parameters` has the password, so it is kept out of the text of this object too.
-    """
-
-    shown: str  # for a person, without user and password
+    shown: str  # for messages, without user and password
     schema: str
     parameters: Mapping[str, str | int] = field(repr=False)
 
 
 def read_address(url: str) -> PostgresAddress:
-    """Judge an address. UserError where it is none."""
+    """Parse a URL; UserError if it is not valid."""
     base, _, query = url.partition("?")
     schema, rest = _without_schema(query)
     try:
@@ -71,7 +66,7 @@ def _hosts(host: str, port: str) -> str:
 
 
 def _without_schema(query: str) -> tuple[str, str]:
-    """Our own parameter, and the rest of the query, which is libpq's."""
+    """Return our own parameter and the rest of the query for libpq."""
     schema, rest = DEFAULT_SCHEMA, []
     for part in filter(None, query.split("&")):
         name, _, value = part.partition("=")

@@ -1,9 +1,9 @@
-"""The store of several hosts: a schema of a PostgreSQL database. Opened by open.py only.
+"""The store in a schema of a PostgreSQL database, for several hosts. Opened by open.py only.
 
-Every transaction that writes is one call of a function in the server (sql/postgres.sql) and locks
-the one row of `state` first: the checks, the next revision and the writes are one moment, revisions
-are in the order of commits, and no client holds the lock while it thinks. Several threads of a
-process that write at once share such a statement and its commit (combine.py).
+Every transaction that writes is one call of a server function (sql/postgres.sql), which first locks
+the only row of `state`. So checks, revision and writes are atomic, revisions follow the order of
+commits, and no client holds the lock between statements. Threads of a process that write at the
+same time share such a statement and its commit (combine.py).
 """
 
 import json
@@ -40,8 +40,8 @@ from tidegate.store.postgres.address import read_address
 from tidegate.store.postgres.connection_pool import SQL, ConnectionPool, PoolTimeouts
 from tidegate.store.postgres.schema import prepare
 
-# No key is longer, and no code point is behind this one: what begins with a prefix lies between the
-# prefix and the prefix with this behind it.
+# No key is longer and no code point is higher: keys with a prefix lie between the prefix and the
+# prefix with this suffix.
 _LAST = "\U0010ffff" * (KEY_BYTES_MAX // 4)
 _QUERIES = {
     name: SQL[name].encode()
@@ -79,7 +79,7 @@ class PostgresBackend:
         address = read_address(url)
         self._shown = address.shown
         self._connections = ConnectionPool(address, limits=limits or PoolTimeouts())
-        self._writers = Combiner(self._write_all)
+        self._writers = Combiner(self._commit_batch)
         try:
             self._store = prepare(self._connections, create=create)
         except BaseException:
@@ -87,12 +87,12 @@ class PostgresBackend:
             raise
 
     def read(self, map: str, key: str) -> StoredRow | None:
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             found = db.execute(_QUERIES["read"], {"map": map, "key": key}).fetchone()
         return None if found is None else StoredRow(*found)
 
     def scan(self, map: str, prefix: str) -> list[StoredRow]:
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             found = db.execute(
                 _QUERIES["scan"], {"map": map, "prefix": prefix, "last": prefix + _LAST}
             ).fetchall()
@@ -109,7 +109,7 @@ class PostgresBackend:
         ]
         maps, firsts, lasts = ([each[part] for each in ranges] for part in range(3))
         answers: list[list[StoredRow]] = [[] for _ in queries]
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             for place, key, text, version in db.execute(
                 _QUERIES["ask"], {"maps": maps, "firsts": firsts, "lasts": lasts}
             ):
@@ -117,21 +117,21 @@ class PostgresBackend:
         return answers
 
     def revision(self) -> int:
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             found = db.execute(_QUERIES["revision"]).fetchone()
         revision, store = self._one(found)
-        self._recognise(store)
+        self._require_same_store(store)
         return int(revision)
 
     def apply(self, transaction: Transaction) -> int:
         if not transaction.writes:
-            return self._question(transaction.checks)
-        return self._writers.apply(transaction, self._connections.turn())
+            return self._check_only(transaction.checks)
+        return self._writers.apply(transaction, self._connections.writer_mutex())
 
     def resolve_outcome(
         self, token: TransactionName
     ) -> Committed | NotCommitted | OutcomeForgotten:
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             arguments = {"store": self._store, "token": token.id, "since": token.since}
             outcome, number = self._one(db.execute(_QUERIES["settle"], arguments).fetchone())
         match outcome:
@@ -141,13 +141,13 @@ class PostgresBackend:
                 return NotCommitted()
             case "forgotten":
                 return OutcomeForgotten()
-        raise self._refusal(outcome)
+        raise self._rejection(outcome)
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             found = db.execute(_QUERIES["feed"], {"maps": list(maps), "since": since}).fetchall()
         revision, floor, store, *_ = self._one(found[0] if found else None)
-        self._recognise(store)
+        self._require_same_store(store)
         if not floor <= since <= revision:
             return Compacted(revision)
         return Changes(
@@ -160,7 +160,7 @@ class PostgresBackend:
         )
 
     def size_by_map(self) -> dict[str, MapSize]:
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             return {
                 map: MapSize(entries, int(size))
                 for map, entries, size in db.execute(_QUERIES["size_by_map"])
@@ -168,7 +168,7 @@ class PostgresBackend:
 
     def compact(self) -> None:
         failpoints.before_compaction()
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             db.execute(_QUERIES["compact"], {"kept": self._retention.kept})
         failpoints.inside_compaction()
         self._vacuum()
@@ -179,16 +179,17 @@ class PostgresBackend:
         if self._vacuuming is not None:
             self._vacuuming.join()  # its statements have a time limit
 
-    def _write_all(self, transactions: Sequence[Transaction]) -> list[Outcome]:
-        """All of them in one statement, so that nobody holds the lock while it is stopped; those
-        that meet a conflict write nothing.
+    def _commit_batch(self, transactions: Sequence[Transaction]) -> list[Outcome]:
+        """Commit transactions in one statement; one with a conflict writes nothing.
+
+        In one statement, so that a stopped process does not hold the lock.
         """
         common = {
             "store": self._store,
             "threshold": self._retention.threshold,
             "kept": self._retention.kept,
         }
-        with self._connections.writing() as db:
+        with self._connections.transactional() as db:
             failpoints.inside_transaction()
             if len(transactions) == 1:
                 found = [
@@ -212,26 +213,25 @@ class PostgresBackend:
         return outcomes
 
     def _vacuum_if_due(self, revisions: Iterable[int]) -> None:
-        """Dead rows become free room before there are many: the server's own vacuum comes round
-        once a minute, whatever is written meanwhile. Revisions are given once, so that one process
-        does it.
+        """Vacuum before many dead rows accumulate, because autovacuum runs only once a minute.
+
+        Each revision is given to one process, so only one of them vacuums.
         """
         if any(revision % self._vacuum_every == 0 for revision in revisions):
             self._vacuuming = threading.Thread(
-                target=self._vacuum_behind, name="store-vacuum", daemon=True
+                target=self._vacuum_in_background, name="store-vacuum", daemon=True
             )
             self._vacuuming.start()
 
-    def _vacuum_behind(self) -> None:
-        with suppress(TidegateError):  # it is not needed for anything
+    def _vacuum_in_background(self) -> None:
+        with suppress(TidegateError):  # only an optimization
             self._vacuum()
 
     def _vacuum(self) -> None:
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             for statement in SQL.statements("give_space_back"):
-                with suppress(
-                    InsufficientPrivilege, QueryCanceled
-                ):  # then the server's own vacuum does it later
+                # otherwise autovacuum does it later
+                with suppress(InsufficientPrivilege, QueryCanceled):
                     db.execute(statement.encode(), prepare=False)
 
     def _outcome(self, transaction: Transaction, outcome: str, number: int, place: int) -> Outcome:
@@ -240,23 +240,23 @@ class PostgresBackend:
         return (
             _conflict(transaction.checks, place, number)
             if outcome == "conflict"
-            else self._refusal(outcome)
+            else self._rejection(outcome)
         )
 
-    def _question(self, checks: tuple[Check, ...]) -> int:
+    def _check_only(self, checks: tuple[Check, ...]) -> int:
         arguments = {
             "maps": [check.map for check in checks],
             "keys": [check.key for check in checks],
             "versions": [check.version for check in checks],
         }
-        with self._connections.asking() as db:
+        with self._connections.repeatable() as db:
             revision, place, found = self._one(db.execute(_QUERIES["judge"], arguments).fetchone())
         if place is not None:
             raise _conflict(checks, place, found)
         return int(revision)
 
     def _one(self, row: tuple[Any, ...] | None) -> tuple[Any, ...]:
-        """The answer of a query that has a row as long as the store has its state."""
+        """Return the row of a query that has one as long as the store is intact."""
         if row is None:
             raise StoreLost(
                 f"the store {self._shown} has lost its state: nothing was written; restore the"
@@ -264,14 +264,12 @@ class PostgresBackend:
             )
         return row
 
-    def _recognise(self, store: object) -> None:
-        """What is read must come from the store that was opened: who follows it asks for its
-        revision again and again.
-        """
+    def _require_same_store(self, store: object) -> None:
+        """Raise StoreLost if the data come from another store than the one that was opened."""
         if store != self._store:
-            raise self._refusal("replaced")
+            raise self._rejection("replaced")
 
-    def _refusal(self, outcome: str) -> TidegateError:
+    def _rejection(self, outcome: str) -> TidegateError:
         match outcome:
             case "void":
                 return StoreUnavailable(

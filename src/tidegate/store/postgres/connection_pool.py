@@ -1,9 +1,9 @@
-"""Connections to a PostgreSQL server: lends them to threads, gives up on the broken ones, and
-translates errors. Called by postgres.py; knows no entries.
+"""Connections to a PostgreSQL server: a pool with timeouts that drops broken connections.
 
-Every wait has a limit: for a free connection, for the server to take one, for a lock, for a
-statement, and (by our own clock, as a server that is stopped still acknowledges packets) for an
-answer. A connection belongs to the process that made it: a forked child begins with none.
+Called by backend.py; knows no entries. Every wait has a limit: for a free connection, for the
+connect, for a lock, for a statement, and for an answer. The last one uses our own clock, because a
+server that is stopped still acknowledges packets. A connection belongs to the process that made it:
+a forked child starts with none.
 """
 
 import os
@@ -27,13 +27,12 @@ from tidegate.store.postgres.errors import NoAnswer, from_connecting, from_openi
 from tidegate.store.sql import load_queries
 
 SQL = load_queries("postgres.sql")
-CONNECTIONS_MAX = (
-    4  # writers take turns in the server anyway, and a server has 100 connections for all processes
-)
-_WAKE_S = 0.1  # how often a wait looks at the clock
+# the server serializes writers anyway, and by default it accepts 100 connections in all
+CONNECTIONS_MAX = 4
+_WAKE_S = 0.1  # how often a wait checks the clock
 
 _all: "weakref.WeakSet[ConnectionPool]" = weakref.WeakSet()
-# of the parent process: neither used nor closed here, as that would end them for the parent
+# of the parent process: neither used nor closed here, which would break them for the parent
 _inherited: "list[LimitedConnection]" = []
 
 
@@ -48,19 +47,20 @@ class PoolTimeouts:
 
 
 class LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection that does not wait for ever."""
+    """A connection whose waits for an answer have a limit."""
 
     answer_s: float = 15.0
     owner: int = 0  # the process that made it
 
     def wait(self, gen: PQGen[RV], interval: float = _WAKE_S, timeout: float | None = None) -> RV:  # noqa: ARG002  # ours is in force
-        """Every exchange with the server goes through here."""
+        # every exchange with the server calls this
         return super().wait(_within(gen, self.answer_s), min(interval, _WAKE_S))
 
 
 def _within(gen: PQGen[RV], limit_s: float) -> PQGen[RV]:
-    """The same exchange, ended by NoAnswer when its time is over. psycopg wakes it when the socket
-    is ready, and every `interval`.
+    """Run an exchange that raises NoAnswer after the limit.
+
+    psycopg resumes it when the socket is ready, and every `interval`.
     """
     deadline_s = time.monotonic() + limit_s
     try:
@@ -101,25 +101,26 @@ class ConnectionPool:
         _all.add(self)
 
     @contextmanager
-    def asking(self) -> Iterator[LimitedConnection]:
-        """A connection for statements of which it does not matter whether they were carried out."""
+    def repeatable(self) -> Iterator[LimitedConnection]:
+        """Lend a connection for statements that may be executed twice or not at all."""
         with self._borrowed() as connection:
             try:
                 yield connection
             except psycopg.Error as error:
-                self._judge(connection, error)
+                self._close_if_lost(connection, error)
                 raise from_server(self.address.shown, error) from error
 
     @contextmanager
-    def writing(self) -> Iterator[LimitedConnection]:
-        """A connection for one statement that writes: when the connection breaks under it, who
-        knows; any other error has undone it.
+    def transactional(self) -> Iterator[LimitedConnection]:
+        """Lend a connection for one statement that writes.
+
+        If the connection breaks, it is AnswerLost; after any other error it was rolled back.
         """
         with self._borrowed() as connection:
             try:
                 yield connection
             except psycopg.Error as error:
-                if self._judge(connection, error):
+                if self._close_if_lost(connection, error):
                     raise AnswerLost(
                         f"the connection to the store {self.address.shown} broke in the middle of a"
                         " transaction"
@@ -127,9 +128,9 @@ class ConnectionPool:
                 raise from_server(self.address.shown, error) from error
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Alone among the writers of this process: they would take turns in the server anyway."""
-        turn = self._turn  # a fork in between gives the child another one
+    def writer_mutex(self) -> Iterator[None]:
+        """Exclude the other writing threads of this process."""
+        turn = self._writer_lock  # a fork in between gives the child another one
         if not turn.acquire(timeout=self.limits.answer_s):
             raise StoreUnavailable(
                 f"other threads have kept the store {self.address.shown} busy for"
@@ -141,20 +142,20 @@ class ConnectionPool:
             turn.release()
 
     def close(self) -> None:
-        """Close all; those that are lent out are closed when they come back."""
+        """Close all connections; those in use are closed when they are returned."""
         with self._lock:
             self._closed = True
         self._drop_idle()
 
     def forked(self) -> None:
-        """In the child of a fork: nothing of the parent's is ours."""
+        """In a forked child, stop using the parent's connections and locks."""
         _inherited.extend(self._idle)
         self._idle = []
         self._renew_locks()
 
     def _renew_locks(self) -> None:
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
+        self._writer_lock = threading.Lock()
         self._free = threading.Semaphore(self._max)
 
     @contextmanager
@@ -166,15 +167,15 @@ class ConnectionPool:
                 f" for {self.limits.answer_s:g} s"
             )
         try:
-            connection = self._take()
+            connection = self._acquire()
             try:
                 yield connection
             finally:
-                self._give_back(connection)
+                self._return(connection)
         finally:
             free.release()
 
-    def _take(self) -> LimitedConnection:
+    def _acquire(self) -> LimitedConnection:
         while True:
             with self._lock:
                 if self._closed:
@@ -182,7 +183,7 @@ class ConnectionPool:
                 connection = self._idle.pop() if self._idle else None
             if connection is None:
                 break
-            if not _has_news(connection):
+            if not _has_unread_data(connection):
                 return connection
             connection.close()
         try:
@@ -190,7 +191,7 @@ class ConnectionPool:
         except psycopg.Error as error:
             raise from_connecting(self.address.shown, error) from error
 
-    def _give_back(self, connection: LimitedConnection) -> None:
+    def _return(self, connection: LimitedConnection) -> None:
         if os.getpid() != connection.owner:
             _inherited.append(connection)
             return
@@ -204,11 +205,11 @@ class ConnectionPool:
         if not keep:
             connection.close()
 
-    def _judge(self, connection: LimitedConnection, error: psycopg.Error) -> bool:
-        """Is the connection lost? Then the others most likely are, too.
+    def _close_if_lost(self, connection: LimitedConnection, error: psycopg.Error) -> bool:
+        """Close the connection if it is lost, with the idle ones; return whether it is lost.
 
-        The server's last word may come after a commit, so only an error that leaves the connection
-        in use is the word that nothing was done.
+        A FATAL error may follow a commit, so only an error that leaves the connection usable means
+        that nothing was done.
         """
         lost = (
             connection.closed
@@ -248,7 +249,7 @@ class ConnectionPool:
         return connection
 
     def _conninfo(self) -> str:
-        """What the address says wins, except where the store would be wrong with it."""
+        """Return our parameters, overridden by those of the URL except for the encoding."""
         parameters = {
             "application_name": "tidegate",
             "connect_timeout": max(2, round(self.limits.connect_s)),  # libpq's smallest
@@ -263,10 +264,8 @@ class ConnectionPool:
         return make_conninfo("", **parameters)
 
 
-def _has_news(connection: LimitedConnection) -> bool:
-    """Has the server said something to a connection that asked nothing? It is its last word, or the
-    end of the line.
-    """
+def _has_unread_data(connection: LimitedConnection) -> bool:
+    """Whether an idle connection has unread data: a FATAL error or the end of the connection."""
     if connection.closed:
         return True
     poll = select.poll()

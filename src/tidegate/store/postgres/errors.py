@@ -1,4 +1,4 @@
-"""PostgreSQL's errors as sentences. Called by postgres_connections.py, where they enter."""
+"""Translate PostgreSQL's errors into errors of the store. Called by connection_pool.py."""
 
 import psycopg
 
@@ -6,8 +6,8 @@ from tidegate.model.errors import TidegateError, UserError
 from tidegate.store.errors import StoreDamaged, StoreLost, StoreUnavailable
 
 SCHEMA_VERSION = 1
-# libpq gives a refused connection no code, only words; where the server speaks another language, it
-# is a store that is unavailable.
+# libpq gives no code for a rejected connection, only text; if the server's messages are in another
+# language, the error counts as StoreUnavailable.
 _REFUSALS = (
     "password authentication failed",
     "no password supplied",
@@ -35,7 +35,7 @@ _UNAVAILABLE = {
 
 
 class StoreSchemaTooNew(UserError):
-    """A store that a newer Tidegate has made."""
+    """The store was created by a newer release of Tidegate."""
 
     condition = "store-too-new"
 
@@ -48,14 +48,14 @@ class StoreSchemaTooNew(UserError):
 
 
 class NoAnswer(psycopg.OperationalError):
-    """The server took a question and says nothing: it is stopped, or the line is dead.
+    """The server accepted a statement and does not answer: it is stopped or unreachable.
 
-    Raised by our own clock inside psycopg, and translated like the rest.
+    Raised inside psycopg after our own timeout, and translated like the other errors.
     """
 
 
 def from_server(shown: str, error: psycopg.Error) -> TidegateError:
-    """An error while the connection was in use."""
+    """Translate an error of a connection in use."""
     state = error.sqlstate or ""
     if state in _UNAVAILABLE:
         return StoreUnavailable(f"the store {shown} {_UNAVAILABLE[state]}")
@@ -78,7 +78,7 @@ def from_server(shown: str, error: psycopg.Error) -> TidegateError:
 
 
 def from_opening(shown: str, error: psycopg.Error) -> TidegateError:
-    """An error while the first connection was made: what no later try can repair is said as that."""
+    """Translate an error of the first connection: some of them no retry can repair."""
     if any(words in str(error) for words in _REFUSALS):
         return UserError(
             f"the server of the store {shown} refuses: {_words(error)}; check user, password and"
@@ -88,14 +88,14 @@ def from_opening(shown: str, error: psycopg.Error) -> TidegateError:
 
 
 def from_connecting(shown: str, error: psycopg.Error) -> TidegateError:
-    """An error while a connection was made."""
+    """Translate an error of connecting."""
     return StoreUnavailable(
         f"the store {shown} cannot be reached, and nothing was written: {_words(error)}"
     )
 
 
 def _words(error: psycopg.Error) -> str:
-    """The server's sentence on one line, and its code."""
+    """Return the server's message on one line, and its code."""
     sentence = error.diag.message_primary or str(error)
     text = " ".join(sentence.split())[:300] or type(error).__name__
     return f"{text} ({error.sqlstate})" if error.sqlstate else text

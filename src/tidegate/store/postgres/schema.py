@@ -1,8 +1,7 @@
-"""Makes a store in a PostgreSQL database, or finds the one that is there. Called by postgres.py
-when it opens.
+"""Create a store in a PostgreSQL database, or find the existing one. Called by backend.py.
 
-Any number of processes may start at the same moment: one makes the schema, in one transaction, and
-the others wait for it.
+Any number of processes may start at the same moment: one of them creates the schema in one
+transaction, and the others wait for it.
 """
 
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ SERVER_VERSION_MIN = 130000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SchemaState:
-    """What is at the address."""
+    """The state of the configured schema."""
 
     server_version: int
     encoding: str
@@ -32,13 +31,13 @@ class SchemaState:
 
 
 def prepare(connections: ConnectionPool, *, create: bool) -> UUID:
-    """Which store it is; made if it was not there and may be."""
-    with connections.asking() as db:
+    """Return the identity of the store, which is created if it is missing and `create` is set."""
+    with connections.repeatable() as db:
         found = _inspect(db, connections.address)
         if not found.is_store and not create:
             raise StoreLost(
-                f"the store {connections.address.shown} is gone: it is waited for, and no new one"
-                " is made"
+                f"the store {connections.address.shown} is gone: Tidegate waits for it and does not"
+                " create a new one"
             )
         if not found.is_store:
             _create(db, connections.address)
@@ -82,7 +81,7 @@ def _create(db: LimitedConnection, address: PostgresAddress) -> None:
     failpoints.before_creation()
     with db.transaction():
         db.execute(SQL["lock_creation"].encode(), {"schema": address.schema})
-        found = _inspect(db, address)  # someone else may have been quicker
+        found = _inspect(db, address)  # another process may have created it meanwhile
         if found.is_store:
             return
         if not found.has_schema:
