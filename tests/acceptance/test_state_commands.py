@@ -156,7 +156,7 @@ def test_a_forgotten_job_is_collected_taken_back_resumed_and_deleted(
         "1 jobs would be deleted"
         in tidegate("state", "expire", "--older-than", "0", "--dry-run").stdout
     )
-    assert "0 jobs forgotten" in tidegate("state", "expire").stdout
+    assert "0 jobs deleted" in tidegate("state", "expire").stdout
     assert [
         job["job_id"]
         for job in document(tidegate("state", "expire", "--older-than", "0", "--json"))["expired"]
