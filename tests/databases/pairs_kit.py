@@ -1,9 +1,8 @@
-"""A writer that keeps changing a database and knows every state it ever had at a commit, and an
-observer that holds a target against that. Used by test_pairs.
+"""A writer that records every committed state of a database, and an observer of the target.
 
-Each transaction writes its number into `clock`, so that a target tells by itself which commit it
-shows. It must show all of that commit: for tables that are being read for the first time every row
-that is there must be one of it, and from then on no row may be missing. Numbers never go back.
+Used by test_pairs. Each transaction writes its number into `clock`, so that a target shows which
+commit it has. It must show all of that commit: while a table is read for the first time, every
+existing row must belong to it, and from then on no row may be missing. Numbers never decrease.
 """
 
 import random

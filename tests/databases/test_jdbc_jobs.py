@@ -1,5 +1,6 @@
-"""Whole jobs from one database into another: killed at every durable step of the sink, with servers
-that die in between, and once on Spark.
+"""Copies between databases, killed at every durable step of the sink.
+
+Also with servers that are killed in between, and once on Spark.
 """
 
 import shutil

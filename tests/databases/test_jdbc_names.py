@@ -1,6 +1,4 @@
-"""Names that a target cuts or takes for one: refused with all of them, before a table is made or a
-row is in it.
-"""
+"""Names that a target truncates or treats as equal are rejected before a table is created."""
 
 import pytest
 from database_kit import Driven, Place, sink, source, table

@@ -1,5 +1,6 @@
-"""Staging tables of PostgreSQL that become the target: the same rows, keys and promises as by
-merging, whatever happens in between.
+"""Staging tables of PostgreSQL that become the target.
+
+Rows, keys and guarantees are the same as with a merge, whatever happens in between.
 """
 
 import tempfile

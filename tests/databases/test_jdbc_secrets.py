@@ -1,5 +1,6 @@
-"""Passwords of databases: given apart, in the URL or among the properties, they are in no file that
-a job leaves, and in no error.
+"""Passwords of databases appear in no file that a job leaves, and in no error.
+
+They are set as an option, in the URL or in the properties.
 """
 
 import base64

@@ -1,5 +1,6 @@
-"""The Jdbc sink on real databases, driven by hand: what becomes visible, once, by whom, and what is
-left.
+"""The Jdbc sink on real databases, driven batch by batch.
+
+Tests what becomes visible, once, for which generation, and what remains.
 """
 
 import datetime

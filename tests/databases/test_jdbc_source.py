@@ -1,6 +1,4 @@
-"""The Jdbc source on real databases: which tables and rows it reads, how it splits them, and that a
-killed read resumes at a split.
-"""
+"""The Jdbc source on real databases: tables, rows, splits, and resuming at a split."""
 
 import datetime
 import json

@@ -1,5 +1,6 @@
-"""Tables cut by keys that are no whole numbers: every row is read once, whatever the database's
-ordering of the key is, with repeats and without values.
+"""Tables split by keys that are not integers.
+
+Every row is read once, whatever the ordering of the key is, with repeated and null keys.
 """
 
 import datetime

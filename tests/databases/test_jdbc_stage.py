@@ -1,5 +1,6 @@
-"""How rows come into PostgreSQL: few as text, many by the Arrow driver, with the same values; plain
-inserts while no key can be there, upserts from then on.
+"""Loading rows into PostgreSQL: few as text, many with the Arrow driver, with the same values.
+
+Plain inserts while no key can exist, upserts from then on.
 """
 
 import datetime

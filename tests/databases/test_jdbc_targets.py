@@ -1,5 +1,6 @@
-"""Tables of a target that would round, cut or merge what they are given: refused by name before a
-row is in them, or allowed by an option.
+"""Targets that would round, truncate or merge values.
+
+They are rejected before they have a row, or allowed by an option.
 """
 
 import datetime

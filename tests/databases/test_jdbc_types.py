@@ -1,6 +1,4 @@
-"""Every type that a table can have, written by the sink and read back by the source: the same
-values, of the same types where the database has them.
-"""
+"""Values of every type, written by the sink and read back by the source."""
 
 import datetime
 import itertools

@@ -1,5 +1,6 @@
-"""Transactions that are valid at the source are valid at the target: unique values that are
-swapped, freed and used again, keys that change places.
+"""Transactions that are valid at the source are valid at the target.
+
+Unique values are swapped, freed and reused; keys are exchanged.
 """
 
 import itertools

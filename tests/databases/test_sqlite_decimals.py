@@ -1,6 +1,4 @@
-"""Decimals in SQLite: numbers that compare as such where its own numbers are exact, exact texts
-elsewhere.
-"""
+"""Decimals in SQLite: numbers if SQLite represents them exactly, otherwise exact texts."""
 
 from decimal import Decimal
 

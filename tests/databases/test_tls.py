@@ -1,5 +1,6 @@
-"""Encrypted connections to real servers with certificates of an authority of our own: all that a
-source opens is encrypted, and untrusted servers are rejected.
+"""Encrypted connections to real servers, with certificates of a test authority.
+
+All connections of a source are encrypted, and untrusted servers are rejected.
 """
 
 import os

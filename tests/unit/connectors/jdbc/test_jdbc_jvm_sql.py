@@ -1,6 +1,4 @@
-"""The statements for databases behind a JDBC driver, for every brand: what only some of them take
-is written only for those.
-"""
+"""Statements for databases behind JDBC drivers, for every brand."""
 
 import pytest
 

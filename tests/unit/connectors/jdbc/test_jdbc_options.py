@@ -1,6 +1,4 @@
-"""What a Jdbc block may say: all problems at once, in words, without the password, and without
-asking a database.
-"""
+"""Checks of Jdbc blocks: all problems together, without passwords and without a database."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""The pure parts of the Jdbc connectors: positions, names of staging tables, targets, statements,
-literals, chunks.
-"""
+"""Pure parts of the Jdbc connectors: offsets, names, targets, statements, literals, chunks."""
 
 from dataclasses import replace
 from itertools import pairwise

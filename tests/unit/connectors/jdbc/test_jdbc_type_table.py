@@ -1,6 +1,4 @@
-"""docs/reference/database-types.md says what the code does: every type that it names, both ways,
-and all types of a pipeline.
-"""
+"""The tables of docs/reference/database-types.md match the code, in both directions."""
 
 import re
 from pathlib import Path
