@@ -1,6 +1,6 @@
 """One MariaDB, one MySQL and one PostgreSQL for the whole tier.
 
-A test takes a database, or a schema, of its own.
+Each test uses its own database or schema.
 """
 
 import itertools

@@ -1,6 +1,4 @@
-"""What the tests of this tier share: a place for tables, connectors made from options as the
-planner makes them, batches driven through a sink by hand.
-"""
+"""Shared by the tests of this tier: databases, connectors built from options, driven sinks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

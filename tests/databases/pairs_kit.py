@@ -1,4 +1,4 @@
-"""A writer that records every committed state of a database, and an observer of the target.
+"""A writer that records every committed state of a database, and a target observer.
 
 Used by test_pairs. Each transaction writes its number into `clock`, so that a target shows which
 commit it has. It must show all of that commit: while a table is read for the first time, every

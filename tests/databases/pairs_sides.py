@@ -1,8 +1,7 @@
-"""The two ends of a pair, past the product: a database of MariaDB or of PostgreSQL, by its plain
-driver. Used by pairs_kit and test_pairs.
+"""The two ends of a pair: MariaDB and PostgreSQL, accessed with their drivers directly.
 
-Four tables: `clock` has one row with the number of the last transaction; `orders` has a number as
-its key, `items` two columns, `tags` a text.
+Used by pairs_kit and test_pairs. There are four tables: `clock` has one row with the number of the
+last transaction; `orders` has a number as its key, `items` two columns, `tags` a text.
 """
 
 import json

@@ -1,5 +1,6 @@
-"""Two more ends: files of changes, added up to rows again, and tables without keys that are copied
-once. Used by test_pairs.
+"""More ends: change files that are added up to rows, and tables without keys, copied once.
+
+Used by test_pairs.
 """
 
 import re

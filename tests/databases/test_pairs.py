@@ -1,12 +1,11 @@
-"""Every source with every sink, while the sources keep changing and driver, worker, leader and
-databases are killed or restarted by chance.
+"""Every source with every sink, while the sources change and processes are killed at random.
 
-Real servers, workers and databases; drivers on the plain engine, in the soak on Spark too. `make
-test` does a short one of each pair, `PAIR_SECONDS=600 TIDEGATE_TEST_SEED=3 make soak ARGS="-k
-pairs"` as long as asked.
+Driver, worker, leader and databases are killed or restarted. Servers, workers and databases are
+real; drivers run on the plain engine, in the soak on Spark too. `make test` runs each pair briefly,
+`PAIR_SECONDS=600 TIDEGATE_TEST_SEED=3 make soak ARGS="-k pairs"` as long as requested.
 
-One job has a pipeline for each pair of a log and a database, and one from a log to files of
-changes; another copies tables without keys, where a row that comes twice is there twice.
+One job has a pipeline for each pair of a log and a database, and one from a log to change files;
+another copies tables without keys, where a row that is delivered twice appears twice.
 """
 
 import os

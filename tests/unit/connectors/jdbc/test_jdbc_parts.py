@@ -1,4 +1,4 @@
-"""Pure parts of the Jdbc connectors: offsets, names, targets, statements, literals, chunks."""
+"""Pure parts of the Jdbc connector: offsets, names, targets, statements, literals, chunks."""
 
 from dataclasses import replace
 from itertools import pairwise
