@@ -1,4 +1,4 @@
-"""Shared by the tests of this tier: databases, connectors built from options, driven sinks."""
+"""Shared by this tier: databases, connectors built from options, driven sinks."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Loading rows into PostgreSQL: few as text, many with the Arrow driver, with equal values.
+"""Loading rows into PostgreSQL: few as text, many by the Arrow driver, with equal values.
 
 Plain inserts while no key can exist, upserts from then on.
 """

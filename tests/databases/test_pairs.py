@@ -1,4 +1,4 @@
-"""Every source with every sink, while the sources change and processes are killed at random.
+"""Every source with every sink, while sources change and processes are killed randomly.
 
 Driver, worker, leader and databases are killed or restarted. Servers, workers and databases are
 real; drivers run on the plain engine, in the soak on Spark too. `make test` runs each pair briefly,

@@ -288,7 +288,7 @@ def test_changes_are_applied_by_key_in_their_order(engine: SparkEngine, db: Data
 def test_deletes_require_a_key(engine: SparkEngine, db: Database) -> None:
     run = Run(engine, db, enable_upsert=True)
     run.sink.key = lambda _: ()  # type: ignore[method-assign]  # an incoming table without a key
-    with pytest.raises(KeyMissing, match="give primary_keys"):
+    with pytest.raises(KeyMissing, match="set primary_keys"):
         run.batch(changes((DELETE, 1, None)), end=1)
 
 
@@ -459,7 +459,7 @@ def test_lost_record_stops_the_driver_before_the_commit(
     run.batch(numbers())
     staged = run.stage(numbers(), 2, 3, 5)
     db.execute(statement)
-    with pytest.raises(RecordGone, match="is not in"):
+    with pytest.raises(RecordGone, match="is no longer in"):
         run.commit(staged, 2, 3, 5)
     assert len(db.rows("select * from t")) == 3
 
