@@ -156,7 +156,7 @@ def go_on(store: CheckpointStorage) -> None:
         assert store.damage(path) == ""
         store.read(path)
     store.sweep(JOB, 1, kept, 1)
-    assert store.newest(JOB) == replace(store.newest(JOB), checkpoint=RETAINED)
+    assert store.highest_ids(JOB) == replace(store.highest_ids(JOB), checkpoint=RETAINED)
 
 
 def timed(act: Callable[[], object]) -> float:

@@ -22,7 +22,7 @@ from tidegate.pipeline.graph import Graph
 from tidegate.spark import startup_cache
 from tidegate.spark.engine import SparkEngine
 from tidegate.spark.session import SessionSettings, end_session, open_context
-from tidegate.spark.startup_job import same
+from tidegate.spark.startup_job import identity
 from tidegate.testing.in_process import Shared, run_in_process
 
 
@@ -71,14 +71,14 @@ def main() -> None:
         work=work,
         logs=work / "logs",
         conf={"spark.master": "local[2]"},
-        cache=startup_cache.place(work / "cache"),
+        cache=startup_cache.locate(work / "cache"),
         light=light,
     )
     spark = open_context(settings)
     engine = SparkEngine(spark)
     engine.warm_up()
     if not light:
-        SparkSession(spark).range(0, 2, 1, 2).mapInArrow(same, "id bigint").collect()
+        SparkSession(spark).range(0, 2, 1, 2).mapInArrow(identity, "id bigint").collect()
     print(json.dumps({"ready": True}), file=answers, flush=True)
     for line in sys.stdin:
         print(json.dumps(run(engine, json.loads(line))), file=answers, flush=True)

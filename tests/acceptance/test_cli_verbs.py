@@ -151,9 +151,8 @@ def test_a_verb_that_does_nothing_says_so_and_ends_with_3(pair: Pair) -> None:
         "seatunnel -f 12",
         "seatunnel -s 12",
     ):
-        assert (
-            "job 12 'ended' has already ended as CANCELED: there is nothing to stop"
-            in pair.say(*words(verb), code=3)
+        assert "job 12 'ended' has already ended as CANCELED: there is nothing to stop" in pair.say(
+            *words(verb), code=3
         )
     home = ("--home", str(pair.home))
     assert "has ended as CANCELED" in pair.say("savepoint", "12", *home, code=3)

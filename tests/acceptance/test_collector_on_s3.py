@@ -34,7 +34,7 @@ def test_orphans_on_s3_are_collected_taken_back_and_deleted(tmp_path: Path) -> N
             )  # more than a page
             assert collector.collect(rules(0)).moved == 1
             assert [*files.walk("5")] == []
-            assert collector.quarantines.take_back(
+            assert collector.quarantines.restore(
                 collector.quarantines.find("latest"), LATER_MS
             ) == (1, [])
             assert storage.read("5/1/1").states == STATES

@@ -24,7 +24,7 @@ import pyarrow.parquet
 import pytest
 from example_databases import Databases, databases
 
-from tidegate.cli.job_file import planned
+from tidegate.cli.job_file import load_plan
 from tidegate.connectors.localfile import listing
 from tidegate.home import Home
 from tidegate.model.records import JobStatus
@@ -352,7 +352,7 @@ def test_an_example_begins_by_saying_what_it_shows(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_has_no_warnings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     given = WITH_SERVERS[name][1] if name in WITH_SERVERS else EXPECTED[name].variables
-    planned(str(EXAMPLES / name), (f"data={EXAMPLES / 'data'}", *given), strict=True)
+    load_plan(str(EXAMPLES / name), (f"data={EXAMPLES / 'data'}", *given), strict=True)
     assert capsys.readouterr().err == ""
 
 
@@ -385,7 +385,7 @@ def test_a_job_in_a_document_has_no_problems(
     for number, text in enumerate(blocks_of(document, "hocon")):
         file = tmp_path / f"job-{number}.conf"
         file.write_text(text.replace('"/data/', f'"{tmp_path}/data/'))
-        planned(str(file), (), strict=True)
+        load_plan(str(file), (), strict=True)
     assert [path for path in listed if not path.startswith((str(tmp_path), str(ROOT)))] == []
     assert "error" not in capsys.readouterr().err
 

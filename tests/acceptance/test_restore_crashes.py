@@ -124,8 +124,8 @@ def test_going_back_to_a_savepoint_is_killed_at_each_step_and_repeated(
     assert result.restored == {"1": 2}
     assert world.ids() == list(range(ROWS))
     assert world.claims() == set()
-    assert world.savepoints.read(older.path).overtaken is None
-    assert world.savepoints.read(newer.path).overtaken is not None
+    assert world.savepoints.read(older.path).superseded is None
+    assert world.savepoints.read(newer.path).superseded is not None
 
 
 @pytest.mark.parametrize("step", [*STEPS, "claim.source.before", "claim.source.after"])

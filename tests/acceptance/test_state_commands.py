@@ -171,7 +171,10 @@ def test_a_forgotten_job_is_collected_taken_back_resumed_and_deleted(
         document(tidegate("state", "gc", "--older-than", "0", "--collect", "--json"))["moved"] == 3
     )
     assert place.directories() == set()
-    assert "3 units restored to their original paths" in tidegate("state", "gc", "--undo", "latest").stdout
+    assert (
+        "3 units restored to their original paths"
+        in tidegate("state", "gc", "--undo", "latest").stdout
+    )
     assert place.directories() == before
     assert "0 units" in tidegate("state", "gc", "--older-than", "0", "--collect").stdout, (
         "what was taken back is left alone"

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from tidegate.cli.job_file import planned
+from tidegate.cli.job_file import load_plan
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
 from tidegate.model.document import from_document, to_document
@@ -89,7 +89,7 @@ source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode 
 sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }}
   Console {{ plugin_input = "t" }} }}"""
         )
-        plan = planned(str(file), (), strict=False)
+        plan = load_plan(str(file), (), strict=False)
         record = JobRecord(job_id=JOB, name="world", initialization_ms=1, lineage="7-1", plan=plan)
         pipelines = [
             PipelineState(job_id=JOB, pipeline=p.id, lineage="7-1", generation=1)

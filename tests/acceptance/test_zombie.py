@@ -14,7 +14,7 @@ import pyarrow.dataset
 import pytest
 
 from tidegate.checkpoints.storage import CheckpointStorage
-from tidegate.cli.job_file import planned
+from tidegate.cli.job_file import load_plan
 from tidegate.coordinator.claim import Claimant, Submission
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.coordinator.restore.options import RestoreOptions
@@ -81,7 +81,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
     store, storage, plan = (
         open_store(home.store_url),
         CheckpointStorage(home.checkpoints),
-        planned(str(file), (), strict=False),
+        load_plan(str(file), (), strict=False),
     )
     me = process_ref(os.getpid())
 

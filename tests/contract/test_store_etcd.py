@@ -190,7 +190,7 @@ def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(
     monkeypatch.setattr(etcd_view, "REACH_MIN", 2)
     idle, busy, reader = world.open(), world.open(), world.open()
     reaches: list[int] = []
-    real = EtcdView._log_question
+    real = EtcdView._log_read
 
     def asked(self: EtcdView, since: int, reach: int) -> Any:
         reaches.append(reach)

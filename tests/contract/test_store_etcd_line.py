@@ -29,7 +29,7 @@ from tidegate.store import (
 from tidegate.store.backend import Committed, Retention
 from tidegate.store.errors import AnswerLost
 from tidegate.store.etcd.backend import EtcdBackend
-from tidegate.store.etcd.errors import HistoryGone, TokenExpired, refusal
+from tidegate.store.etcd.errors import HistoryGone, TokenExpired, translate_answer
 from tidegate.testing.servers.etcd import EtcdCluster, EtcdServer, free_ports
 from tidegate.testing.store_durability import start_worker
 
@@ -217,7 +217,7 @@ def test_what_etcd_refuses_is_judged_by_whether_it_may_have_been_done(
     text: str, code: int, once: type[TidegateError], without: type[TidegateError]
 ) -> None:
     for judged, expected in (
-        (refusal("host:1", {"message": text, "code": code}, once=flag), kind)
+        (translate_answer("host:1", {"message": text, "code": code}, once=flag), kind)
         for flag, kind in ((True, once), (False, without))
     ):
         assert type(judged) is expected

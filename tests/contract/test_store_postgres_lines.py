@@ -167,7 +167,7 @@ def raised(act: Callable[[], object]) -> list[BaseException]:
 
 @contextmanager
 def lock_kept(server: PostgresServer, schema: str) -> Iterator["psycopg.Connection[Any]"]:
-    """Somebody looks at the store's tables by hand, and leaves the transaction open."""
+    """A user reads the store's tables and leaves the transaction open."""
     with psycopg.connect(server.url) as connection:
         connection.execute(f"select 1 from {schema}.state for update")
         yield connection
@@ -247,7 +247,7 @@ class Writer:
     def advance(self, amount: int) -> None:
         """Wait until so many more were written."""
         for _ in range(amount):
-            assert self._acknowledged.acquire(timeout=60), "the writer does not go on"
+            assert self._acknowledged.acquire(timeout=60), "the writer does not continue"
 
     def end(self) -> None:
         self._ended.set()

@@ -311,7 +311,9 @@ class World:
         self.turns.spawn(
             Process(f"u{self.asked}"),
             f"u{self.asked}",
-            lambda: self._said(request_savepoint(store, self.savepoints, self.clock, JOB, stop=stop)),
+            lambda: self._said(
+                request_savepoint(store, self.savepoints, self.clock, JOB, stop=stop)
+            ),
         )
 
     def _said(self, request: SavepointRequest) -> None:
@@ -461,7 +463,11 @@ class World:
 
         Nobody is alive: who still writes into a store that is gone, no fence can reach.
         """
-        if self.turns.alive() or self.rng.random() >= self.fault_rates.lost_store or not self.processes:
+        if (
+            self.turns.alive()
+            or self.rng.random() >= self.fault_rates.lost_store
+            or not self.processes
+        ):
             return
         self.turns.note("world", "lost the store")
         self.lost_stores += 1

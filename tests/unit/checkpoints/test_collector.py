@@ -64,7 +64,7 @@ def checkpoint(root: Path, path: str, age_ms: int = 30 * DAY_MS, *, whole: bool 
 
 KEPT = {
     "1/1/5": UnitKind.LIVE,
-    "1/1/4": UnitKind.LIVE,  # doomed, and its driver's to delete
+    "1/1/4": UnitKind.LIVE,  # pending deletion by its driver
     "1/1/.6-g2-abcdef01": UnitKind.LIVE,
     "2/1/7": UnitKind.RETAINED,
     "4/1/3": UnitKind.CLAIMED,

@@ -31,9 +31,11 @@ def ref(checkpoint: int) -> CheckpointRef:
 
 @given(ids, st.integers(-1, 12))
 def test_exactly_the_newest_are_kept_by_id(numbers: list[int], retained_max: int) -> None:
-    kept, doomed = retain([ref(n) for n in numbers], retained_max)
+    kept, deleted = retain([ref(n) for n in numbers], retained_max)
     assert [k.checkpoint for k in kept] == sorted(numbers)[-max(1, retained_max) :]
-    assert sorted([*kept, *doomed], key=lambda r: r.checkpoint) == [ref(n) for n in sorted(numbers)]
+    assert sorted([*kept, *deleted], key=lambda r: r.checkpoint) == [
+        ref(n) for n in sorted(numbers)
+    ]
 
 
 @given(ids, st.sets(st.integers(1, 10_000)))

@@ -270,7 +270,9 @@ def test_whoever_goes_back_marks_the_savepoints_that_lie_after_it(
         break_off(patch, "savepoint.overtake.before")
         with pytest.raises(BrokenOff):
             there.mark_superseded("5-a", {1: 4}, job_id=JOB, at_ms=9)
-    assert [marked.id for marked in there.mark_superseded("5-a", {1: 4}, job_id=JOB, at_ms=9)] == ["200"]
+    assert [marked.id for marked in there.mark_superseded("5-a", {1: 4}, job_id=JOB, at_ms=9)] == [
+        "200"
+    ]
     assert there.mark_superseded("5-a", {1: 4}, job_id=JOB, at_ms=10) == ()
     mark = there.read(after.path).superseded
     assert mark is not None

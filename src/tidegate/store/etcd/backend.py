@@ -1,10 +1,9 @@
-"""The store on etcd: for servers, workers and drivers on several hosts. Opened by open.py only.
+"""The store on etcd, for servers, workers and drivers on several hosts. Opened by open.py only.
 
-A transaction is one of etcd's: its checks are conditions on the etcd revisions of the entries, so
-transactions that have nothing to do with each other do not meet. What is believed without asking
-(the charter, the newest revision) is a condition too; where it is old, etcd's answer says what is
-there now, and the transaction is planned once more. etcd_layout.py says how revisions, the log and
-given-up tokens are kept.
+A transaction is one etcd transaction. Its checks are conditions on the etcd revisions of the
+entries, so unrelated transactions do not conflict. Cached values (the charter, the newest revision)
+are conditions too: if they are stale, etcd's answer contains the current ones, and the transaction
+is planned again. key_layout.py says how revisions, the log and voided tokens are stored.
 """
 
 from collections.abc import Collection, Sequence
@@ -49,17 +48,18 @@ from tidegate.store.failpoints import (
     inside_transaction,
 )
 
-PATIENCE_S = 20.0  # with other writers, before a transaction gives up
-# given-up tokens that are not counted as revisions; more would make the charter long, and then
-# revisions jump
+CONTENTION_S_MAX = 20.0  # how long a transaction is retried against other writers
+# voided tokens that are not counted as revisions; more would make the charter long, so after that
+# revisions have gaps
 GAPS_MAX = 1000
 Name = tuple[str, str]  # map, key
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Look:
-    """What a transaction is planned on: etcd's revisions of the entries that matter (0 = absent),
-    as they are or as its author believes.
+class _Observed:
+    """The state on which a transaction is planned, as read or as its checks assume.
+
+    `mods` are the etcd revisions of the entries it depends on; 0 if absent.
     """
 
     charter: Charter
@@ -70,7 +70,7 @@ class _Look:
 
 
 class EtcdBackend:
-    """One prefix of one cluster."""
+    """A store below one prefix of a cluster."""
 
     def __init__(
         self,
@@ -81,13 +81,15 @@ class EtcdBackend:
         username: str = "",
         password: str = "",
         tls: bool = False,
-        patience_s: float = PATIENCE_S,
+        contention_s_max: float = CONTENTION_S_MAX,
         create: bool = True,
     ) -> None:
         self._layout = KeyLayout(prefix)
         self._client = EtcdClient(endpoints, username=username, password=password, tls=tls)
         try:
-            self._view = EtcdView(self._client, self._layout, patience_s=patience_s, create=create)
+            self._view = EtcdView(
+                self._client, self._layout, contention_s_max=contention_s_max, create=create
+            )
         except BaseException:
             self._client.close()
             raise
@@ -121,8 +123,8 @@ class EtcdBackend:
 
     def apply(self, transaction: Transaction) -> int:
         if not transaction.writes:
-            moment = self._view.moment(*self._questions(transaction))
-            _judge(_looked(moment, _names(transaction)), transaction)
+            moment = self._view.moment(*self._reads(transaction))
+            _require_checks(_observed(moment, _entries_to_read(transaction)), transaction)
             return moment.revision
         inside_transaction()
         return self._commit(transaction)
@@ -130,9 +132,9 @@ class EtcdBackend:
     def resolve_outcome(
         self, token: TransactionName
     ) -> Committed | NotCommitted | OutcomeForgotten:
-        give_up_at = self._view.give_up_at()
+        deadline_s = self._view.deadline()
         while True:
-            # The mark first: whatever is not in the log after it was seen will never be.
+            # The mark is read first: what is not in the log afterwards will never be.
             marked = bool(self._view.moment(get(self._layout.void(token.id))).found[0])
             moment, records = self._view.records(token.since)
             written = next(
@@ -145,14 +147,13 @@ class EtcdBackend:
             if moment.charter.floor > token.since:
                 return OutcomeForgotten()
             self._mark_void(token, moment)
-            self._view.check_patience(give_up_at)
+            self._view.check_deadline(deadline_s)
 
     def feed(self, maps: Collection[str], since: int) -> Changes | Compacted:
         if since < self._view.charter.floor:
-            return Compacted(
-                self.revision()
-            )  # the floor never sinks: no need to have the whole log sent
-        moment, records = self._view.news(since)
+            # the floor never decreases, so the log need not be read
+            return Compacted(self.revision())
+        moment, records = self._view.changes_after(since)
         known = (
             since in (0, moment.revision, moment.charter.floor)
             or self._view.counted(since)
@@ -179,77 +180,80 @@ class EtcdBackend:
         before_compaction()
         self._pruner.prune_now()
         inside_compaction()
-        self._pruner.give_space_back()
+        self._pruner.defragment()
         after_compaction()
 
     def close(self) -> None:
         self._client.close()
 
     def _commit(self, transaction: Transaction) -> int:
-        give_up_at = self._view.give_up_at()
-        look = self._guess(transaction) or self._inspect(transaction)
-        names, asked = _names(transaction), [*self._view.questions(), *self._questions(transaction)]
+        deadline_s = self._view.deadline()
+        observed = self._guess(transaction) or self._inspect(transaction)
+        names, asked = (
+            _entries_to_read(transaction),
+            [*self._view.head_reads(), *self._reads(transaction)],
+        )
         otherwise = asked if len(asked) <= OPERATIONS_MAX else []
         while True:
-            _judge(look, transaction)
-            charter, answer = self._attempt(transaction, look, otherwise)
+            _require_checks(observed, transaction)
+            charter, answer = self._attempt(transaction, observed, otherwise)
             if answer.succeeded:
                 revision = charter.number(answer.revision)
-                self._view.saw(charter, revision)
+                self._view.note(charter, revision)
                 self._pruner.plan_if_due(answer.found[0][0].version)
                 return revision
-            look = (
-                _looked(self._view.judged(answer), names)
+            observed = (
+                _observed(self._view.moment_of(answer), names)
                 if otherwise
                 else self._inspect(transaction)
             )
-            self._view.check_patience(give_up_at)
+            self._view.check_deadline(deadline_s)
 
     def _attempt(
-        self, transaction: Transaction, look: _Look, otherwise: list[Json]
+        self, transaction: Transaction, observed: _Observed, otherwise: list[Json]
     ) -> tuple[Charter, TxnResult]:
-        """Try to write; the charter after that."""
+        """Try to write; return the charter afterwards and the answer."""
         layout, token = self._layout, transaction.token.id
-        acts, rows = self._acts(transaction, look)
+        acts, rows = self._acts(transaction, observed)
         acts += [
             put(layout.last, b"", tell_old=True),
-            put(layout.record(look.hint, token, len(rows)), encoded_rows(rows)),
+            put(layout.record(observed.hint, token, len(rows)), encoded_rows(rows)),
         ]
-        plan = self._pruner.take_plan(look.charter)
+        plan = self._pruner.take_plan(observed.charter)
         if plan is not None:
             acts += plan.acts
-        conditions = [*self._conditions(look), if_mod(layout.void(token), 0)]
+        conditions = [*self._conditions(observed), if_mod(layout.void(token), 0)]
         answer = answer_of(
             self._client.call_once(
                 TRANSACTION, {"compare": conditions, "success": acts, "failure": otherwise}
             )
         )
         if plan is None or not answer.succeeded:
-            return look.charter, answer
-        self._pruner.pruned(look.charter)
+            return observed.charter, answer
+        self._pruner.pruned(observed.charter)
         return replace(plan.charter, mod=answer.revision), answer
 
-    def _conditions(self, look: _Look) -> list[Json]:
-        """That all is as it was seen.
+    def _conditions(self, observed: _Observed) -> list[Json]:
+        """Return conditions that everything is unchanged since it was read.
 
-        Where that is too much for etcd, that nothing at all was written.
+        If these are too many for etcd: that nothing at all was written.
         """
-        same_charter = if_mod(self._layout.charter, look.charter.mod)
-        if len(look.mods) + 3 > OPERATIONS_MAX:
-            return [same_charter, if_mod(self._layout.last, look.last_mod)]
+        same_charter = if_mod(self._layout.charter, observed.charter.mod)
+        if len(observed.mods) + 3 > OPERATIONS_MAX:
+            return [same_charter, if_mod(self._layout.last, observed.last_mod)]
         near = if_mod(
-            self._layout.last, look.charter.mod_of(look.hint) + self._layout.window, "LESS"
+            self._layout.last, observed.charter.mod_of(observed.hint) + self._layout.window, "LESS"
         )
         return [
             same_charter,
             near,
-            *(if_mod(self._layout.entry(*name), mod) for name, mod in look.mods.items()),
+            *(if_mod(self._layout.entry(*name), mod) for name, mod in observed.mods.items()),
         ]
 
     def _acts(
-        self, transaction: Transaction, look: _Look
+        self, transaction: Transaction, observed: _Observed
     ) -> tuple[list[Json], list[tuple[str, str, str]]]:
-        """The writes, and the rows of the log for them. Deleting what is not there is no change."""
+        """Return the writes and their log rows. Deleting a missing entry is not a change."""
         acts: list[Json] = []
         rows: list[tuple[str, str, str]] = []
         for write in transaction.writes:
@@ -257,14 +261,15 @@ class EtcdBackend:
             if write.text is not None:
                 acts.append(put(key, write.text.encode()))
                 rows.append((write.map, write.key, ChangeKind.PUT))
-            elif look.mods[write.map, write.key]:
+            elif observed.mods[write.map, write.key]:
                 acts.append(delete(key))
                 rows.append((write.map, write.key, ChangeKind.DELETE))
         return acts, rows
 
-    def _guess(self, transaction: Transaction) -> _Look | None:
-        """What must be there for the transaction to pass, if that says enough: then one round trip
-        will do.
+    def _guess(self, transaction: Transaction) -> _Observed | None:
+        """Assume the state in which the checks hold, so that one round trip is enough.
+
+        None if the checks do not determine all entries.
         """
         charter, hint = self._view.charter, self._view.hint
         mods = {
@@ -272,29 +277,33 @@ class EtcdBackend:
             for check in transaction.checks
         }
         contradictory = len(mods) < len(set(transaction.checks))
-        if contradictory or len(mods) < len(_names(transaction)) or len(mods) + 3 > OPERATIONS_MAX:
+        if (
+            contradictory
+            or len(mods) < len(_entries_to_read(transaction))
+            or len(mods) + 3 > OPERATIONS_MAX
+        ):
             return None
-        return _Look(charter=charter, hint=hint, last_mod=0, mods=mods)
+        return _Observed(charter=charter, hint=hint, last_mod=0, mods=mods)
 
-    def _inspect(self, transaction: Transaction) -> _Look:
-        """What is there.
+    def _inspect(self, transaction: Transaction) -> _Observed:
+        """Read the current state.
 
-        If it does not fit into one question, `last` comes first: if it is unchanged when the
-        transaction is made, so is all the rest.
+        If it needs two requests, `last` is in the first: if it is unchanged when the transaction is
+        made, so is everything else.
         """
-        questions, first = self._questions(transaction), OPERATIONS_MAX - 2
+        questions, first = self._reads(transaction), OPERATIONS_MAX - 2
         moment = self._view.moment(*questions[:first])
         rest = self._view.moment(*questions[first:]).found if len(questions) > first else []
-        return _looked(replace(moment, found=moment.found + rest), _names(transaction))
+        return _observed(replace(moment, found=moment.found + rest), _entries_to_read(transaction))
 
-    def _questions(self, transaction: Transaction) -> list[Json]:
+    def _reads(self, transaction: Transaction) -> list[Json]:
         return [
             get(self._layout.void(transaction.token.id)),
-            *(get(self._layout.entry(*name)) for name in _names(transaction)),
+            *(get(self._layout.entry(*name)) for name in _entries_to_read(transaction)),
         ]
 
     def _mark_void(self, token: TransactionName, moment: Moment) -> None:
-        """Unless somebody else was faster: who asks again sees it."""
+        """Void a token; if another process changed it first, the caller reads again."""
         layout, charter = self._layout, moment.charter
         acts = [put(layout.void(token.id), b"%d" % moment.revision)]
         if len(charter.gaps) < GAPS_MAX:
@@ -304,23 +313,23 @@ class EtcdBackend:
 
 
 def _all_of(start: bytes) -> Json:
-    """A question: all keys that begin so."""
+    """Return a read of all keys with this prefix."""
     return span(start, end_of(start), limit=PAGE_KEYS)
 
 
-def _judge(look: _Look, transaction: Transaction) -> None:
-    if look.void:
+def _require_checks(observed: _Observed, transaction: Transaction) -> None:
+    if observed.void:
         raise StoreUnavailable(
             "the transaction arrived after its token was voided; nothing was written"
         )
     for check in transaction.checks:
-        found = look.charter.number(look.mods[check.map, check.key])
+        found = observed.charter.number(observed.mods[check.map, check.key])
         if found != check.version:
             raise Conflict(check.map, check.key, check.version, found)
 
 
-def _names(transaction: Transaction) -> list[Name]:
-    """The entries that have to be known: those of the checks, and those that are to be deleted."""
+def _entries_to_read(transaction: Transaction) -> list[Name]:
+    """Return the entries whose state must be known: those that are checked or deleted."""
     checked = [(check.map, check.key) for check in transaction.checks]
     return list(
         dict.fromkeys(
@@ -332,10 +341,10 @@ def _names(transaction: Transaction) -> list[Name]:
     )
 
 
-def _looked(moment: Moment, names: list[Name]) -> _Look:
+def _observed(moment: Moment, names: list[Name]) -> _Observed:
     void, *entries = moment.found
     mods = {name: pairs[0].mod if pairs else 0 for name, pairs in zip(names, entries, strict=True)}
-    return _Look(
+    return _Observed(
         charter=moment.charter,
         hint=moment.revision,
         last_mod=moment.last.mod,

@@ -1,12 +1,12 @@
-"""What etcd refuses, as errors of a store. Called by etcd_http.py, where it enters."""
+"""Translate errors of etcd into errors of the store. Called by http.py."""
 
 from typing import Any
 
 from tidegate.model.errors import TidegateError, UserError
 from tidegate.store.errors import AnswerLost, StoreRefused, StoreUnavailable
 
-# Texts of etcd that say: nothing was done. Of anything else that is no refusal of the request
-# itself, nobody knows.
+# Texts of etcd after which nothing was done. After any other error that does not reject the request
+# itself, the outcome is unknown.
 _TOKEN_EXPIRED = (
     "invalid auth token",
     "revision in header is old",
@@ -28,19 +28,19 @@ _NOT_TAKEN = (9, 11)  # failed precondition, out of range
 
 
 class NotSent(StoreUnavailable):
-    """This endpoint surely has not got the request; another may be tried."""
+    """The endpoint has certainly not received the request; another may be tried."""
 
 
 class TokenExpired(StoreUnavailable):
-    """The login is too old; nothing was done."""
+    """The login token has expired; nothing was done."""
 
 
 class HistoryGone(StoreUnavailable):
-    """A revision of etcd's that has been compacted, or is not there yet."""
+    """The requested etcd revision was compacted, or does not exist yet."""
 
 
-def refusal(where: str, answer: dict[str, Any], *, once: bool) -> TidegateError:
-    """The error for an answer that is one."""
+def translate_answer(where: str, answer: dict[str, Any], *, once: bool) -> TidegateError:
+    """Return the error for an error answer."""
     text, code = (
         str(answer.get("message") or answer.get("error") or "no reason given"),
         answer.get("code", answer.get("grpc_code")),

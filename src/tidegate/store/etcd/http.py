@@ -1,9 +1,9 @@
-"""The line to etcd: its JSON gateway over plain HTTP, with the standard library only (etcd's client
-libraries clash with the protobuf that Spark brings).
+"""A client of etcd's JSON gateway over HTTP, with the standard library only.
 
-Called by etcd.py; knows nothing of stores. What may be done twice goes to the next endpoint when
-one fails. What must not be done twice goes to the next one only while it is sure that none has got
-it; after that, no answer means AnswerLost. Passwords and tokens are in no text that is made here.
+etcd's client libraries conflict with the protobuf that Spark brings. Called by the etcd backend;
+knows nothing of stores. An idempotent call goes to the next endpoint if one fails. Any other call
+goes to the next one only while it is certain that none has received it; after that, no answer means
+AnswerLost. Error texts contain no passwords and tokens.
 """
 
 import http.client
@@ -18,12 +18,10 @@ from typing import Any
 
 from tidegate.model.errors import UserError
 from tidegate.store.errors import AnswerLost, StoreClosed, StoreUnavailable
-from tidegate.store.etcd.errors import NotSent, TokenExpired, refusal
+from tidegate.store.etcd.errors import NotSent, TokenExpired, translate_answer
 
 CONNECT_TIMEOUT_S = 3.0
-ANSWER_TIMEOUT_S = (
-    10.0  # etcd itself gives up after 7 s and then says so, which tells more than silence
-)
+ANSWER_TIMEOUT_S = 10.0  # etcd itself gives up after 7 s, with an error that is more informative
 IDLE_CONNECTIONS_MAX = 32
 DEFAULT_PORT = 2379
 
@@ -31,10 +29,7 @@ _clients: "weakref.WeakSet[EtcdClient]" = weakref.WeakSet()
 
 
 class EtcdClient:
-    """Connections to one cluster.
-
-    Threads may share it: each call has a connection of its own while it lasts.
-    """
+    """Connections to one cluster. Thread-safe: each call uses its own connection."""
 
     def __init__(
         self, endpoints: Sequence[str], *, username: str, password: str, tls: bool
@@ -57,7 +52,7 @@ class EtcdClient:
         _clients.add(self)
 
     def call(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """A call that may be made twice: any endpoint will do, one after the other."""
+        """Make an idempotent call, at one endpoint after the other."""
         return self._call(path, body, once=False)
 
     def call_once(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -68,7 +63,7 @@ class EtcdClient:
         return self._call(path, body, once=True)
 
     def suggest(self, path: str, body: dict[str, Any], *, to_each: bool = False) -> None:
-        """A call that may as well fail: to any endpoint, or to each."""
+        """Make an optional call whose failure is ignored, at any endpoint or at each."""
         for number in range(len(self.endpoints)):
             try:
                 self._answer(number, path, body, once=False)
@@ -78,7 +73,7 @@ class EtcdClient:
                 return
 
     def close(self) -> None:
-        """Close the connections. May be repeated."""
+        """Close the connections; may be repeated."""
         self._closed = True
         self._drop_idle()
 
@@ -234,7 +229,7 @@ def _judged(where: str, status: int, text: bytes, *, once: bool) -> dict[str, An
             f"what answers at {where} is not the JSON gateway of etcd 3.4 or newer (HTTP status"
             f" {status}): check the address of the store"
         )
-    raise refusal(where, answer, once=once)
+    raise translate_answer(where, answer, once=once)
 
 
 def _readable(connection: http.client.HTTPConnection) -> bool:

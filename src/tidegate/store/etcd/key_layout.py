@@ -1,18 +1,22 @@
-"""What a store looks like inside etcd. Called by etcd.py; pure.
+"""The keys of a store in etcd, and what is stored under them. Pure. Called by the etcd backend.
 
 Below the prefix of a store:
-  charter                      which store this is, how its revisions are counted, and up to where its log was pruned
-  last                         written by every transaction: its etcd revision is the revision of the store, its count the number of transactions
-  entry/<map>/<key>            the text; its etcd revision is its version
-  log/<hint>/<token>/<rows>    what one transaction changed; its etcd revision is that of the transaction
-  void/<token>                 the revision when the token was given up
 
-**Revisions.** A revision of the store is etcd's, counted from the charter's own, without those at which a token was given up: these are the `gaps`. Where
-others write to the same etcd, revisions jump.
+    charter                     identity of the store, how revisions are counted, floor of the log
+    last                        written by every transaction: its etcd revision is the store's, its
+                                version the number of transactions
+    entry/<map>/<key>           the text; its etcd revision is its version
+    log/<hint>/<token>/<rows>   changes of one transaction, whose etcd revision it has
+    void/<token>                the revision when the token was voided
 
-**Order of the log.** A transaction does not know its revision, so the key of its record has a hint: the newest revision that its author had seen. It is
-written only if `last` is less than WINDOW above the hint. So whatever came after revision s has a hint above s - WINDOW, and a reader who begins there has
-all of it. Whatever has a hint below f - WINDOW came at f or earlier, and goes when the log is pruned up to f.
+**Revisions.** A revision of the store is etcd's, counted from the charter's first one, without
+those at which a token was voided (`gaps`). If others write to the same etcd, revisions have gaps.
+
+**Order of the log.** A transaction does not know its revision, so the key of its log record has a
+hint: the newest revision that its author had seen. It is written only if `last` is less than WINDOW
+above the hint. So everything after revision s has a hint above s - WINDOW, and a reader that starts
+there reads all of it. A record with a hint below f - WINDOW has revision f or lower, and is removed
+when the log is pruned up to f.
 """
 
 import bisect
@@ -32,7 +36,7 @@ WINDOW = 1000
 
 
 class EtcdStoreTooNew(UserError):
-    """A store that a newer Tidegate has made."""
+    """The store was created by a newer release of Tidegate."""
 
     condition = "store-too-new"
 
@@ -47,25 +51,24 @@ class EtcdStoreTooNew(UserError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Charter:
-    """What changes rarely.
+    """The metadata of a store, which change rarely.
 
-    The log is complete after revision `floor`; `history` is etcd's revision when it was pruned
-    last.
+    The log is complete after revision `floor`; `history` is the etcd revision of the last pruning.
     """
 
-    store: str  # made with the store, so that one that took its place is not taken for it
+    store: str  # random identity, so that another store in its place is recognized
     floor: int = 0
     history: int = 0
     gaps: tuple[int, ...] = ()  # etcd's revisions, ascending
-    base: int = 0  # etcd's revision of the first writing of this charter,
-    mod: int = 0  # and of the last one
+    base: int = 0  # etcd's create revision of this charter
+    mod: int = 0  # and its mod revision
 
     def number(self, mod: int) -> int:
-        """The store's revision of one of etcd's; 0 = absent, which is also that of the new store."""
+        """Convert an etcd revision to the store's; 0 for absent and for a new store."""
         return mod - self.base - bisect.bisect_left(self.gaps, mod) if mod else 0
 
     def mod_of(self, number: int) -> int:
-        """Etcd's revision of one of the store's: the other way round."""
+        """Convert a revision of the store to etcd's."""
         mod = number + self.base
         for gap in self.gaps:
             if gap > mod:
@@ -74,11 +77,11 @@ class Charter:
         return mod
 
     def version_mod(self, version: int) -> int:
-        """The same for the version of an entry: 0 = absent."""
+        """Convert the version of an entry to an etcd revision; 0 if absent."""
         return self.mod_of(version) if version else 0
 
     def encoded(self, *, gap: bool = False) -> bytes:
-        """As it is stored. `gap`: the etcd revision of this very writing is one."""
+        """Encode the charter; `gap`: the etcd revision of this write is a gap."""
         fields = {
             "format": FORMAT,
             "store": self.store,
@@ -92,7 +95,7 @@ class Charter:
 
 @dataclass(frozen=True, slots=True)
 class LogRecord:
-    """One transaction. The change feed has it."""
+    """One transaction of the change log."""
 
     revision: int
     token: str
@@ -100,13 +103,13 @@ class LogRecord:
     hint: int
 
     def changes(self, maps: Collection[str]) -> list[Change]:
-        """Of these maps, by map and key."""
+        """Return the changes of these maps, sorted by map and key."""
         rows = sorted(row for row in self.rows if row[0] in maps)
         return [Change(map, key, self.revision, ChangeKind(kind)) for map, key, kind in rows]
 
 
 class KeyLayout:
-    """The names of the keys of one store, and what is under them."""
+    """Builds and decodes the keys of one store."""
 
     window = WINDOW
 
@@ -125,25 +128,25 @@ class KeyLayout:
         )
 
     def map(self, map: str) -> bytes:
-        """Where the entries of a map begin."""
+        """Return the prefix of the entries of a map."""
         return self.entries + map.encode() + b"/"
 
     def entry(self, map: str, key: str) -> bytes:
         return self.map(map) + key.encode()
 
     def hint(self, number: int) -> bytes:
-        """Where the log records with this hint begin."""
+        """Return the prefix of the log records with this hint."""
         return self.log + b"%0*d" % (DIGITS, max(number, 0))
 
     def record(self, hint: int, token: bytes, rows: int) -> bytes:
         return self.hint(hint) + f"/{token.hex()}/{rows}".encode()
 
     def void(self, token: bytes) -> bytes:
-        """The mark of a token that was given up."""
+        """Return the key that marks a voided token."""
         return self.voids + token.hex().encode()
 
     def read_charter(self, pairs: list[KeyValue]) -> Charter | None:
-        """The charter, if there is one."""
+        """Decode the charter, if it exists."""
         if not pairs:
             return None
         pair = pairs[0]
@@ -160,7 +163,7 @@ class KeyLayout:
             ) from error
 
     def read_record(self, charter: Charter, pair: KeyValue) -> LogRecord:
-        """A record of the log."""
+        """Decode a record of the log."""
         try:
             hint, token, _ = pair.key[len(self.log) :].decode().split("/")
             return LogRecord(
@@ -175,13 +178,13 @@ class KeyLayout:
             ) from error
 
     def rows_of(self, pair: KeyValue) -> int:
-        """How many rows a record has."""
+        """Return the number of rows of a record."""
         return int(pair.key.rpartition(b"/")[2])
 
     def read_row(self, charter: Charter, start: bytes, pair: KeyValue) -> StoredRow:
-        """An entry of the map whose keys begin with `start`.
+        """Decode an entry of the map whose keys begin with `start`.
 
-        Bytes that are no text become text that its checksum does not fit.
+        Bytes that are not UTF-8 become text that fails its checksum.
         """
         key, text = pair.key[len(start) :], pair.value
         return StoredRow(
@@ -192,5 +195,5 @@ class KeyLayout:
 
 
 def encoded_rows(rows: list[tuple[str, str, str]]) -> bytes:
-    """The value of a log record."""
+    """Encode the rows of a log record."""
     return json.dumps(rows, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,9 +1,7 @@
-"""Shortens the change log of a store on etcd. Called by etcd.py: every now and then after a
-transaction, and by `compact`.
+"""Prune the change log of a store on etcd. Called by backend.py, after transactions and by `compact`.
 
-Pruning by and by costs no revision: what may go is planned after one transaction and goes with the
-next one of this process. Nothing here is needed for correctness, so where it fails it is left to
-the next one.
+Regular pruning needs no revision: it is planned after one transaction and done with the next one of
+this process. It is not needed for correctness, so a failure is left to the next attempt.
 """
 
 from dataclasses import dataclass, replace
@@ -24,15 +22,12 @@ from tidegate.store.etcd.requests import (
 )
 from tidegate.store.etcd.view import TRANSACTION, EtcdView, Moment
 
-VOIDS_AT_ONCE = 20  # as many acts as fit into a transaction beside all others
+VOIDS_AT_ONCE = 20  # what fits into a transaction besides all other operations
 
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """What may go: good as long as the charter is the one that it was made for.
-
-    `charter` is the one after it.
-    """
+    """What can be pruned; valid while the charter is `made_for`. `charter` is the new one."""
 
     made_for: Charter
     charter: Charter
@@ -51,57 +46,51 @@ class Pruner:
     def plan_if_due(self, count: int) -> None:
         if count % self._every == 0:
             try:
-                self._plan = self._made(always=False)
+                self._plan = self._make_plan(always=False)
             except StoreUnavailable:
                 self._plan = None
 
     def take_plan(self, charter: Charter) -> PrunePlan | None:
-        """The plan, if it is still good."""
+        """Return the plan if it is still valid."""
         plan = self._plan
         return plan if plan is not None and plan.made_for == charter else None
 
     def pruned(self, before: Charter) -> None:
-        """The plan was carried out.
-
-        Etcd may forget what was before the last time: nobody reads it any more.
-        """
+        """After a plan was executed, let etcd compact the history before the previous pruning."""
         self._plan = None
         self._forget_history(before.history)
 
     def prune_now(self) -> None:
-        """With a revision of its own."""
-        give_up_at = self._view.give_up_at()
-        while (plan := self._made(always=True)) is not None:
+        """Prune in a separate transaction."""
+        deadline_s = self._view.deadline()
+        while (plan := self._make_plan(always=True)) is not None:
             conditions = [if_mod(self._view.layout.charter, plan.made_for.mod)]
             if answer_of(
                 self._view.client.call(TRANSACTION, {"compare": conditions, "success": plan.acts})
             ).succeeded:
                 break
-            self._view.check_patience(give_up_at)
+            self._view.check_deadline(deadline_s)
 
-    def give_space_back(self) -> None:
-        """Have etcd forget all history and make its file small.
-
-        Where that is not allowed to us, somebody else does it.
-        """
+    def defragment(self) -> None:
+        """Compact etcd's history and defragment its file, if permitted."""
         self._forget_history(self._view.moment().etcd_revision, physical=True)
         self._view.client.suggest("/v3/maintenance/defragment", {}, to_each=True)
 
     def _forget_history(self, revision: int, *, physical: bool = False) -> None:
-        """`physical`: and wait until it is done."""
+        """Compact etcd's history; `physical` waits until it is done."""
         if revision:
             self._view.client.suggest(
                 "/v3/kv/compaction", {"revision": str(revision), "physical": physical}
             )
 
-    def _made(self, *, always: bool) -> PrunePlan | None:
+    def _make_plan(self, *, always: bool) -> PrunePlan | None:
         layout = self._view.layout
         moment = self._view.moment(
             span(layout.log, end_of(layout.log), keys_only=True),
             span(layout.voids, end_of(layout.voids), limit=VOIDS_AT_ONCE),
         )
         log, voids = moment.found
-        charter = self._shortened(moment, log, always=always)
+        charter = self._raise_floor(moment, log, always=always)
         if charter.floor == moment.charter.floor:
             return None
         acts = [
@@ -111,10 +100,8 @@ class Pruner:
         acts += [delete(pair.key) for pair in voids if int(pair.value) < charter.floor]
         return PrunePlan(moment.charter, charter, acts)
 
-    def _shortened(self, moment: Moment, log: list[KeyValue], *, always: bool) -> Charter:
-        """The charter with the floor where it should be: so high that at most `kept` rows, and as
-        many transactions, are above it.
-        """
+    def _raise_floor(self, moment: Moment, log: list[KeyValue], *, always: bool) -> Charter:
+        """Return the charter with a floor above which at most `kept` rows and transactions are."""
         charter, kept = moment.charter, self._retention.kept
         live = sorted(
             (pair for pair in log if charter.number(pair.mod) > charter.floor),
@@ -127,9 +114,7 @@ class Pruner:
         for pair in live:
             if left <= kept and rows <= kept:
                 break
-            floor, left, rows = (
-                charter.number(pair.mod),
-                left - 1,
-                rows - self._view.layout.rows_of(pair),
-            )
+            floor = charter.number(pair.mod)
+            left -= 1
+            rows -= self._view.layout.rows_of(pair)
         return replace(charter, floor=floor, history=moment.etcd_revision)

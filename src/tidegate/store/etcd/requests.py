@@ -1,6 +1,4 @@
-"""The pieces of etcd's requests and answers, as its JSON gateway has them: bytes in base64, 64-bit
-numbers as text. Called by etcd*.py; pure.
-"""
+"""Requests and answers of etcd's JSON gateway: bytes in base64, 64-bit numbers as text. Pure."""
 
 import base64
 from dataclasses import dataclass
@@ -11,9 +9,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class KeyValue:
-    """A key, its value, and etcd's revisions of its first and its last writing, and how many there
-    were.
-    """
+    """A key and its value, etcd's create and mod revisions, and the number of writes."""
 
     key: bytes
     value: bytes
@@ -24,9 +20,7 @@ class KeyValue:
 
 @dataclass(frozen=True, slots=True)
 class TxnResult:
-    """What a transaction brought: were its conditions met, etcd's revision then, and the pairs of
-    each of its questions, in order.
-    """
+    """The result of a transaction; `found` are the pairs of each read, in order."""
 
     succeeded: bool
     revision: int
@@ -34,7 +28,7 @@ class TxnResult:
 
 
 def end_of(prefix: bytes) -> bytes:
-    """The first key behind all that begin so. The last byte of text is never 255."""
+    """Return the first key after all with this prefix. The last byte of text is never 255."""
     return prefix[:-1] + bytes([prefix[-1] + 1])
 
 
@@ -45,52 +39,46 @@ def get(key: bytes) -> Json:
 def span(
     start: bytes, end: bytes, *, limit: int = 0, since: int = 0, keys_only: bool = False
 ) -> Json:
-    """A question: the keys from start to end, those that were written at etcd's revision `since` or
-    later.
-    """
+    """Read the keys from start to end that were written at etcd revision `since` or later."""
     limits = {"limit": str(limit), "min_mod_revision": str(since), "keys_only": keys_only}
     return {"request_range": {"key": _b64(start), "range_end": _b64(end), **limits}}
 
 
 def as_of(question: Json, revision: int) -> Json:
-    """The same question about the past."""
+    """Return the same read at an earlier revision."""
     return {"request_range": {**question["request_range"], "revision": str(revision)}}
 
 
 def after(question: Json, key: bytes) -> Json:
-    """The same question, from behind a key on."""
+    """Return the same read, starting after a key."""
     return {"request_range": {**question["request_range"], "key": _b64(key + b"\0")}}
 
 
 def put(key: bytes, value: bytes, *, tell_old: bool = False) -> Json:
-    """An act; with `tell_old`, the pair of before is an answer too."""
+    """Write a key; with `tell_old` the previous pair is in the answer."""
     return {"request_put": {"key": _b64(key), "value": _b64(value), "prev_kv": tell_old}}
 
 
 def delete(key: bytes) -> Json:
-    """An act: away with one key."""
     return {"request_delete_range": {"key": _b64(key)}}
 
 
 def delete_span(start: bytes, end: bytes) -> Json:
-    """An act: away with all keys from start to end."""
     return {"request_delete_range": {"key": _b64(start), "range_end": _b64(end)}}
 
 
 def if_mod(key: bytes, mod: int, result: str = "EQUAL") -> Json:
-    """A condition: the last writing of a key was at this revision of etcd's (or LESS); 0 = it is
-    absent.
-    """
+    """Require the mod revision of a key (or LESS); 0 if it must be absent."""
     return {"key": _b64(key), "target": "MOD", "result": result, "mod_revision": str(mod)}
 
 
 def if_empty(prefix: bytes) -> Json:
-    """A condition: no key begins so."""
+    """Require that no key has this prefix."""
     return {**if_mod(prefix, 0), "range_end": _b64(end_of(prefix))}
 
 
 def answer_of(answer: Json) -> TxnResult:
-    """The answer to a transaction."""
+    """Decode the answer to a transaction."""
     found = [
         pairs for response in answer.get("responses", ()) if (pairs := _pairs(response)) is not None
     ]
@@ -98,7 +86,7 @@ def answer_of(answer: Json) -> TxnResult:
 
 
 def pairs_of(answer: Json) -> list[KeyValue]:
-    """The answer to a question that was asked alone."""
+    """Decode the answer to a single read."""
     return [_pair(kv) for kv in answer.get("kvs", ())]
 
 

@@ -1,6 +1,6 @@
-"""What a store on etcd holds, each answer as of one moment.
+"""Read a store on etcd; each answer is a consistent snapshot.
 
-Called by etcd.py; writes nothing but the charter of a new store.
+Called by backend.py and prune.py; writes only the charter of a new store.
 """
 
 import os
@@ -32,14 +32,14 @@ from tidegate.store.failpoints import after_creation, before_creation, inside_cr
 PAGE_KEYS = 500
 REACH_MIN = 64
 COUNTS_KEPT = 16
-# etcd's default for the conditions, and for each of the two lists of acts, of one transaction
+# etcd's default limit for the conditions and for each list of operations of a transaction
 OPERATIONS_MAX = 128
 TRANSACTION, RANGE = "/v3/kv/txn", "/v3/kv/range"
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The charter, the newest transaction, and the pairs of each question, all at the same time."""
+    """A snapshot: the charter, the newest transaction, and the pairs of each read."""
 
     charter: Charter
     last: KeyValue
@@ -54,35 +54,35 @@ class Moment:
 class EtcdView:
     """Reads one store.
 
-    `charter` and `hint` are the newest that this process has seen; both may be old, and who builds
-    on them has etcd compare them.
+    `charter` and `hint` are the newest that this process has seen. Both may be stale, so whoever
+    uses them makes them a condition of the transaction.
     """
 
     def __init__(
-        self, client: EtcdClient, layout: KeyLayout, *, patience_s: float, create: bool = True
+        self, client: EtcdClient, layout: KeyLayout, *, contention_s_max: float, create: bool = True
     ) -> None:
         self.client = client
         self.layout = layout
-        self.patience_s = patience_s
+        self.contention_s_max = contention_s_max
         self.charter, self.hint = self._open_or_create(create=create), 0
         self._store = self.charter.store
-        self._reach = REACH_MIN  # how far before `since` the hints of what came after it lay lately
-        self._counts: dict[
-            int, int
-        ] = {}  # the number of transactions at some revisions; replaced whole, as threads share it
+        # how far before `since` the hints of later records were recently
+        self._reach = REACH_MIN
+        # the number of transactions at some revisions; replaced, not changed, as threads share it
+        self._counts: dict[int, int] = {}
 
     def moment(self, *questions: Json) -> Moment:
-        """Ask several things at once."""
-        return self.judged(
-            answer_of(self.client.call(TRANSACTION, {"success": [*self.questions(), *questions]}))
+        """Read several things in one snapshot."""
+        return self.moment_of(
+            answer_of(self.client.call(TRANSACTION, {"success": [*self.head_reads(), *questions]}))
         )
 
-    def questions(self) -> list[Json]:
-        """What `judged` needs to be asked first."""
+    def head_reads(self) -> list[Json]:
+        """Return the reads that `moment_of` expects first."""
         return [get(self.layout.charter), get(self.layout.last)]
 
-    def judged(self, answer: TxnResult) -> Moment:
-        """The answer to `questions` and more."""
+    def moment_of(self, answer: TxnResult) -> Moment:
+        """Decode the answer to `head_reads` and other reads."""
         charter, last = self.layout.read_charter(answer.found[0]), answer.found[1]
         if charter is None or not last or charter.store != self._store:
             raise StoreLost(
@@ -91,79 +91,76 @@ class EtcdView:
                 " them again"
             )
         moment = Moment(charter, last[0], answer.found[2:], answer.revision)
-        self.saw(charter, moment.revision)
+        self.note(charter, moment.revision)
         return moment
 
-    def saw(self, charter: Charter, revision: int) -> None:
-        """Remember. Threads may race here; who is left with something older has to ask once more,
-        and that is all.
-        """
+    def note(self, charter: Charter, revision: int) -> None:
+        """Cache the newest charter and revision. Threads may race; a stale value costs a retry."""
         self.charter = charter
         self.hint = revision
 
     def records(self, since: int) -> tuple[Moment, list[LogRecord]]:
-        """The log from the transaction `since` on, itself included where it is kept; maybe some
-        before it.
-        """
-        moment = self.moment(self._log_question(since, self.layout.window))
+        """Read the log from transaction `since` on, itself included, maybe with earlier ones."""
+        moment = self.moment(self._log_read(since, self.layout.window))
         return moment, self._log(moment)
 
-    def news(self, since: int) -> tuple[Moment, list[LogRecord]]:
-        """The log after the transaction `since`; maybe some before it. Where nothing came, etcd
-        does not look through its log; where this process has seen `since` before, only through the
-        part that the last readings needed. Whether that was all is known by the number of
-        transactions.
+    def changes_after(self, since: int) -> tuple[Moment, list[LogRecord]]:
+        """Read the log after transaction `since`, maybe with some earlier records.
+
+        If nothing changed, etcd does not scan the log. If this process has seen `since` before, it
+        scans only the range that recent reads needed; the number of transactions tells whether that
+        was everything.
         """
         counted, reach = self._counts.get(since), self._reach
         if counted is None or reach >= self.layout.window:
-            return self._news(since, self.layout.window)
-        moment, records = self._news(since, reach)
+            return self._changes_after(since, self.layout.window)
+        moment, records = self._changes_after(since, reach)
         new = [record for record in records if record.revision > since]
         if len(new) < moment.last.version - counted:
             self._reach = 2 * reach
-            return self._news(since, self.layout.window)
+            return self._changes_after(since, self.layout.window)
         self._reach = max(
             REACH_MIN, reach * 9 // 10, *(2 * (since - record.hint) for record in new)
         )
         return moment, records
 
     def counted(self, since: int) -> bool:
-        """Whether a transaction `since` was seen here, and not long ago."""
+        """Whether this process has seen the transaction `since` recently."""
         return since in self._counts
 
     def answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[KeyValue]]]:
-        """The pairs of each question as of one moment, however many they are.
+        """Return the pairs of any number of reads from one snapshot.
 
-        Questions about many keys have PAGE_KEYS as their limit.
+        Reads of ranges have the limit PAGE_KEYS and are continued page by page.
         """
-        give_up_at = self.give_up_at()
+        deadline_s = self.deadline()
         while True:
             try:
                 return self._answers(questions)
-            except HistoryGone:  # somebody had etcd forget that moment between two requests
-                self.check_patience(give_up_at)
+            except HistoryGone:  # another process compacted etcd between two requests
+                self.check_deadline(deadline_s)
 
-    def give_up_at(self) -> float:
-        return time.monotonic() + self.patience_s
+    def deadline(self) -> float:
+        return time.monotonic() + self.contention_s_max
 
-    def check_patience(self, give_up_at: float) -> None:
-        """Others may be faster again and again, but not for ever."""
-        if time.monotonic() > give_up_at:
+    def check_deadline(self, deadline_s: float) -> None:
+        """Raise StoreUnavailable after the deadline: other writers were always faster."""
+        if time.monotonic() > deadline_s:
             raise StoreUnavailable(
-                f"others have changed the store on etcd again and again for {self.patience_s:g} s;"
-                " nothing was written"
+                "other writers have changed the store on etcd repeatedly for"
+                f" {self.contention_s_max:g} s; nothing was written"
             )
 
-    def _news(self, since: int, reach: int) -> tuple[Moment, list[LogRecord]]:
+    def _changes_after(self, since: int, reach: int) -> tuple[Moment, list[LogRecord]]:
         idle = [
             if_mod(self.layout.charter, self.charter.mod),
             if_mod(self.layout.last, self.charter.mod_of(since)),
         ]
-        asked = [*self.questions(), self._log_question(since, reach)]
-        moment = self.judged(
+        asked = [*self.head_reads(), self._log_read(since, reach)]
+        moment = self.moment_of(
             answer_of(
                 self.client.call(
-                    TRANSACTION, {"compare": idle, "success": self.questions(), "failure": asked}
+                    TRANSACTION, {"compare": idle, "success": self.head_reads(), "failure": asked}
                 )
             )
         )
@@ -173,9 +170,8 @@ class EtcdView:
         }
         return moment, self._log(moment) if moment.found else []
 
-    def _log_question(self, since: int, reach: int) -> Json:
-        # Where the charter is old, it lists fewer gaps, so the question is for a little more than
-        # is needed.
+    def _log_read(self, since: int, reach: int) -> Json:
+        # A stale charter lists fewer gaps, so the range is slightly larger than needed.
         return span(
             self.layout.hint(since - reach),
             end_of(self.layout.log),
@@ -189,10 +185,8 @@ class EtcdView:
         ]
 
     def _answers(self, questions: Sequence[Json]) -> tuple[Charter, list[list[KeyValue]]]:
-        """As many questions in one request as etcd takes, and no answer too big; the later ones as
-        of the moment of the first.
-        """
-        first = OPERATIONS_MAX - len(self.questions())
+        """Send as many reads per request as etcd accepts; later ones at the first's revision."""
+        first = OPERATIONS_MAX - len(self.head_reads())
         moment = self.moment(*questions[:first])
         found = list(moment.found)
         for start in range(first, len(questions), OPERATIONS_MAX):
@@ -215,14 +209,14 @@ class EtcdView:
 
     def _open_or_create(self, *, create: bool) -> Charter:
         layout = self.layout
-        answer = answer_of(self.client.call(TRANSACTION, {"success": self.questions()}))
+        answer = answer_of(self.client.call(TRANSACTION, {"success": self.head_reads()}))
         found = layout.read_charter(answer.found[0])
         if found is not None:
             return found
         if not create:
             raise StoreLost(
-                f"the store under {layout.root.decode()} in etcd is gone: it is waited for, and no"
-                " new one is made"
+                f"the store under {layout.root.decode()} in etcd is gone: Tidegate waits for it and"
+                " does not create a new one"
             )
         before_creation()
         charter = Charter(store=os.urandom(8).hex())
@@ -231,7 +225,7 @@ class EtcdView:
         self.client.call(TRANSACTION, {"compare": [if_empty(layout.root)], "success": acts})
         after_creation()
         found = layout.read_charter(
-            answer_of(self.client.call(TRANSACTION, {"success": self.questions()})).found[0]
+            answer_of(self.client.call(TRANSACTION, {"success": self.head_reads()})).found[0]
         )
         if found is None:
             raise StoreDamaged(

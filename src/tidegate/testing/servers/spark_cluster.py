@@ -215,8 +215,8 @@ def _beginning() -> list[str]:
     for part in cached.command[:-1]:  # the last one is the class
         filled += (
             quick_java_options().split()
-            if part == startup_cache.OPTIONS_HERE
-            else [part.replace(startup_cache.MEMORY_HERE, MEMORY)]
+            if part == startup_cache.OPTIONS_PLACEHOLDER
+            else [part.replace(startup_cache.MEMORY_PLACEHOLDER, MEMORY)]
         )
     return filled
 

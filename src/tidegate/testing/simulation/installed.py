@@ -104,8 +104,8 @@ def cluster(
     logging.getLogger("tidegate").addHandler(ear)
     replaced: dict[tuple[Any, str], Any] = {
         (failpoint, "_act"): at,
-        (registration, "reference"): lambda _: me(),
-        (metrics, "reference"): lambda _: me(),
+        (registration, "process_ref"): lambda _: me(),
+        (metrics, "process_ref"): lambda _: me(),
         (attempts, "build"): build,
         (commands, "secrets"): _SeededRandom(rng),
         (follow, "decode"): lambda _map, _key, text: document_of(text),

@@ -100,7 +100,7 @@ def driver_registers_for_any_generation() -> None:
 
     def register(store: Store, order: Any, now_ms: int) -> None:
         key = str(order.job_id)
-        me = getattr(registration, "reference")(0)  # noqa: B009  # what the world has put there
+        me = getattr(registration, "process_ref")(0)  # noqa: B009  # not exported
         driver = store.get(DRIVERS, key)
         mine = DriverRecord(
             job_id=order.job_id,
@@ -219,7 +219,7 @@ def restart_without_proof_of_death() -> None:
     real = JobObservation.driver_may_live
     _put(
         JobObservation,
-        "driver_lives",
+        "driver_may_live",
         property(lambda view: view.state.status not in waiting and real.__get__(view)),
     )  # a property
 
@@ -255,11 +255,15 @@ def retries_are_counted_in_memory() -> None:
     counted: dict[tuple[int, int], int] = {}
 
     def following(
-        self: TransitionWriter, view: JobObservation, decision: Transition, now_ms: int
+        self: TransitionWriter,
+        view: JobObservation,
+        decision: Transition,
+        now_ms: int,
+        **given: Any,
     ) -> JobState:
         key = (id(self), view.record.job_id)
         counted[key] = counted.get(key, 0) + 1 if decision.restart else counted.get(key, 0)
-        return replace(real(self, view, decision, now_ms), restarts=counted[key])
+        return replace(real(self, view, decision, now_ms, **given), restarts=counted[key])
 
     real = TransitionWriter._next
     _put(TransitionWriter, "_next", following)

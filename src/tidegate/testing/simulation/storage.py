@@ -149,7 +149,7 @@ class MemoryStorage(CheckpointStorage):
             self.delete(path, generation, token)
         return swept
 
-    def newest(self, job_id: int) -> HighestIds:
+    def highest_ids(self, job_id: int) -> HighestIds:
         """The highest numbers of a job."""
         prefix = paths.job_directory(job_id).as_posix() + "/"
         manifests = [
