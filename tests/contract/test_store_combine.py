@@ -108,7 +108,7 @@ def test_one_alone_does_not_wait(turns: Turns) -> None:
     assert turns.batches == [[1], [2], [3]]
 
 
-def test_those_who_come_while_one_writes_share_the_next_turn_in_their_order(turns: Turns) -> None:
+def test_transactions_queued_during_a_commit_share_the_next_one_in_order(turns: Turns) -> None:
     first, others = busy(turns, [5, 3, 4])
     turns.go_on.set()
     assert (first.ended(), [other.ended() for other in others]) == (10, [50, 30, 40])
@@ -124,7 +124,7 @@ def test_a_conflict_is_one_transactions_own(turns: Turns) -> None:
     assert isinstance(outcomes[1], Conflict)
 
 
-def test_what_goes_wrong_with_a_whole_batch_is_told_to_all_of_it_and_the_next_goes_on(
+def test_an_error_of_a_batch_is_raised_in_all_its_threads_and_the_next_batch_works(
     turns: Turns,
 ) -> None:
     def act(number: int) -> int:
@@ -139,7 +139,7 @@ def test_what_goes_wrong_with_a_whole_batch_is_told_to_all_of_it_and_the_next_go
     assert turns.apply(7) == 7
 
 
-def test_who_gets_no_turn_has_written_nothing_and_never_will(turns: Turns) -> None:
+def test_a_withdrawn_transaction_is_never_written(turns: Turns) -> None:
     turns.go_on.set()
     late = Writer(turns, 2, no_turn=threading.Event())
     queued(turns, 1)
@@ -149,7 +149,7 @@ def test_who_gets_no_turn_has_written_nothing_and_never_will(turns: Turns) -> No
     assert turns.batches == [[3]]
 
 
-def test_who_gets_no_turn_while_another_has_its_transaction_in_hand_does_not_know(
+def test_a_timeout_while_another_thread_commits_is_answer_lost(
     turns: Turns,
 ) -> None:
     late = Writer(turns, 2, no_turn=threading.Event())
@@ -163,7 +163,7 @@ def test_who_gets_no_turn_while_another_has_its_transaction_in_hand_does_not_kno
     assert turns.batches == [[2, 1]]
 
 
-def test_who_gets_no_turn_after_another_has_done_it_has_its_outcome(turns: Turns) -> None:
+def test_a_timeout_after_another_thread_committed_has_the_outcome(turns: Turns) -> None:
     late = Writer(turns, 2, no_turn=threading.Event())
     queued(turns, 1)
     turns.go_on.set()
@@ -196,7 +196,7 @@ def test_no_batch_is_larger_than_the_limit(turns: Turns) -> None:
     assert [len(batch) for batch in turns.batches] == [1, BATCH_MAX, 3]
 
 
-def test_what_was_queued_before_a_fork_is_the_parents_business(turns: Turns) -> None:
+def test_a_forked_child_drops_transactions_queued_by_its_parent(turns: Turns) -> None:
     turns.go_on.set()
     parents = _Queued(transaction(2))
     parents.process = os.getpid() + 1

@@ -35,7 +35,7 @@ NO_ADDRESSES += ["sqlite:", "sqlite:/x.db", "sqlite://x.db", "sqlite:///", "memo
 
 
 @pytest.mark.parametrize("url", NO_ADDRESSES)
-def test_an_address_that_is_none_is_refused_with_the_choices(url: str) -> None:
+def test_an_invalid_url_is_rejected_with_the_valid_forms(url: str) -> None:
     with pytest.raises(
         UserError, match=r"sqlite:///absolute/path .*postgresql://.* etcd://.* memory:"
     ) as error:
@@ -129,7 +129,7 @@ def test_the_path_is_taken_literally_and_the_file_is_private(tmp_path: Path, nam
     assert {path.name for path in tmp_path.iterdir()} == {name, name + ".lock"}
 
 
-def test_two_memory_stores_are_two() -> None:
+def test_memory_stores_are_independent() -> None:
     first, second = open_store("memory:"), open_store("memory:")
     first.transact(writes=[Put("jobs", "a", {})])
     assert second.list("jobs") == []
@@ -229,7 +229,7 @@ with tempfile.TemporaryDirectory() as directory:
 """
 
 
-def test_when_no_more_can_be_written_nothing_is_half_written_and_later_it_goes_on() -> None:
+def test_a_full_disk_leaves_nothing_half_written_and_writing_resumes() -> None:
     """The kernel's limit on the size of files stands in for a disk that is full."""
     assert _in_process(FULL_SCRIPT) == "StoreUnavailable not there\nstill 1 entry\n2 entries\n"
 
@@ -252,7 +252,7 @@ with tempfile.TemporaryDirectory() as directory:
 """
 
 
-def test_a_full_disk_is_a_sentence(tmp_path: Path) -> None:
+def test_a_full_disk_has_a_readable_message(tmp_path: Path) -> None:
     database = sqlite3.connect(tmp_path / "small.db", isolation_level=None)
     database.execute("create table t (x text)")
     database.execute("pragma max_page_count = 2")

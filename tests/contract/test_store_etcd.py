@@ -198,7 +198,7 @@ def test_who_follows_closely_reads_only_the_end_of_the_log_and_misses_nothing(
 
     since = idle.transact(writes=[Put("jobs", "idle", {})])
     assert events(reader, "jobs") == (Change("jobs", "idle", since, ChangeKind.PUT),)
-    monkeypatch.setattr(EtcdView, "_log_question", asked)
+    monkeypatch.setattr(EtcdView, "_log_read", asked)
     for _ in range(12):
         version = busy.transact(writes=[Put("jobs", "busy", {}), Delete("jobs", "never")])
         assert events(reader, "jobs", since) == (Change("jobs", "busy", version, ChangeKind.PUT),)

@@ -240,7 +240,7 @@ def test_the_lock_file_is_for_fairness_and_a_store_without_it_is_right_all_the_s
 
 
 @pytest.mark.parametrize("script", ["OUTLIVES", "BESIDE_THREADS", "INSIDE"])
-def test_a_forked_child_is_a_user_of_its_own(tmp_path: Path, script: str) -> None:
+def test_a_forked_child_opens_its_own_connections(tmp_path: Path, script: str) -> None:
     """SQLite keeps its locks by process, so a child that went on with its parent's would write into
     files that the parent takes away.
     """

@@ -184,7 +184,7 @@ def test_everything_is_classified_and_only_old_orphans_are_due(root: Path) -> No
     assert set(seen) == {*KEPT, *TAKEN}
 
 
-def test_looking_changes_nothing(root: Path) -> None:
+def test_a_survey_changes_nothing(root: Path) -> None:
     before = {p: p.stat().st_mtime_ns for p in root.rglob("*")}
     list(Collector(LocalFiles(root), Store()).survey(rules()))
     assert {p: p.stat().st_mtime_ns for p in root.rglob("*")} == before
@@ -216,7 +216,7 @@ def test_the_time_of_an_idle_job_begins_when_the_store_forgets_it(root: Path) ->
     assert {"3/1/1", "3/1/2"} <= outside(root)
 
 
-def test_what_was_collected_can_be_taken_back_and_is_left_alone_then(root: Path) -> None:
+def test_collected_state_can_be_restored_and_is_then_kept(root: Path) -> None:
     before = bytes_of(root, dict.fromkeys(TAKEN, UnitKind.ORPHAN))
     collect(root)
     held = Quarantines(LocalFiles(root))
@@ -379,7 +379,7 @@ def test_what_is_written_to_after_the_listing_is_left_alone(root: Path) -> None:
     assert "3/1/2" in outside(root)
 
 
-def test_a_leader_that_is_not_sure_of_itself_stops_and_the_next_one_goes_on(root: Path) -> None:
+def test_a_leader_without_lease_stops_and_the_next_one_continues(root: Path) -> None:
     turns = iter([True] * 12)
     report = Collector(LocalFiles(root), Store(), lambda: next(turns, False)).collect(rules())
     assert not report.whole

@@ -43,13 +43,13 @@ from tidegate.checkpoints.files.s3_options import S3ClientOptions, client_of
         ),
     ],
 )
-def test_options_of_the_reference_mean_a_client(
+def test_options_of_seatunnel_configure_a_client(
     options: dict[str, str], client: S3ClientOptions
 ) -> None:
     assert client_of(options) == client
 
 
-def test_what_is_printed_of_a_client_tells_no_secret() -> None:
+def test_repr_of_client_options_contains_no_secret() -> None:
     assert "hunter2" not in repr(
         client_of(
             {

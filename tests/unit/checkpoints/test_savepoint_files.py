@@ -258,7 +258,7 @@ def test_another_savepoint_of_the_same_id_is_not_overwritten(
         other.import_from(tmp_path / "exported")
 
 
-def test_whoever_goes_back_marks_the_savepoints_that_lie_after_it(
+def test_a_restore_marks_later_savepoints_as_superseded(
     there: Savepoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after, foreign = (

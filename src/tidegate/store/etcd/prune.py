@@ -1,6 +1,6 @@
-"""Prune the change log of a store on etcd. Called by backend.py, after transactions and by `compact`.
+"""Prune the change log of a store on etcd.
 
-Regular pruning needs no revision: it is planned after one transaction and done with the next one of
+Called by backend.py, after transactions and by `compact`. Regular pruning needs no revision: it is planned after one transaction and done with the next one of
 this process. It is not needed for correctness, so a failure is left to the next attempt.
 """
 

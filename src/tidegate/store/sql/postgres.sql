@@ -1,5 +1,6 @@
 -- name: settings_of_session
--- Unqualified names are this store's. Whatever the server's defaults are: every statement sees what was committed before it, an acknowledged commit is
+-- Unqualified names are this store's. Whatever the server's defaults are: every statement sees what
+-- was committed before it, an acknowledged commit is
 -- on disk, and nothing here waits or lingers without a limit.
 select
   set_config('search_path', quote_ident(%(schema)s), false),
@@ -10,7 +11,8 @@ select
   set_config('idle_in_transaction_session_timeout', %(statement_ms)s::text, false);
 
 -- name: found
--- What is at the address: the server and its encoding, does the schema exist, is it a store, is anything else in it?
+-- What is at the address: the server and its encoding, does the schema exist, is it a store, is
+-- anything else in it?
 select
   current_setting('server_version_num')::integer as server_version,
   current_setting('server_encoding') as encoding,
@@ -31,8 +33,10 @@ do $$ begin execute format('create schema %I', current_setting('tidegate.schema'
 select set_config('tidegate.schema', %(schema)s, true);
 
 -- name: schema
--- Everything of a new store. `state` is one row, and who writes locks it first, so that revisions are in the order of commits (a sequence is not).
--- `changes` and `outcomes` are kept after `floor` only. The little-filled pages let the rows that are written most be rewritten in place.
+-- Everything of a new store. `state` is one row, and who writes locks it first, so that revisions
+-- are in the order of commits (a sequence is not).
+-- `changes` and `outcomes` are kept after `floor` only. The little-filled pages let the rows that
+-- are written most be rewritten in place.
 create table schema_version (version integer not null);
 create table state (
   id integer primary key check (id = 1),
@@ -61,7 +65,8 @@ insert into state (id, store, revision, floor, change_rows) values (1, gen_rando
 insert into schema_version (version) values (1);
 
 -- name: functions
--- A transaction is one call, so it is one round trip, and a client that is stopped or cut off never holds the lock.
+-- A transaction is one call, so it is one round trip, and a client that is stopped or cut off never
+-- holds the lock.
 create function prune(p_kept bigint) returns void language plpgsql as $$
 declare
   v_floor bigint;
@@ -176,11 +181,13 @@ select store from state;
 select key, value, version from entries where map = %(map)s and key = %(key)s;
 
 -- name: scan
--- The entries from the prefix up to the last key that can begin with it; the columns compare by bytes, which is the order of code points.
+-- The entries from the prefix up to the last key that can begin with it; the columns compare by
+-- bytes, which is the order of code points.
 select key, value, version from entries where map = %(map)s and key >= %(prefix)s and key <= %(last)s order by key;
 
 -- name: ask
--- Several ranges of keys, each of one map, as of one moment. The order inside keeps the server from reading a whole map for a question about one key.
+-- Several ranges of keys, each of one map, as of one moment. The order inside keeps the server from
+-- reading a whole map for a question about one key.
 select q.place, e.key, e.value, e.version
 from unnest(%(maps)s::text[], %(firsts)s::text[], %(lasts)s::text[]) with ordinality as q (map, first, last, place)
 cross join lateral (
@@ -193,7 +200,8 @@ order by q.place, e.key;
 select revision, store from state;
 
 -- name: judge
--- For a transaction that writes nothing: the newest revision, and the first check that does not hold at that moment.
+-- For a transaction that writes nothing: the newest revision, and the first check that does not
+-- hold at that moment.
 select s.revision, m.place, m.found
 from state s
 left join (
@@ -215,7 +223,8 @@ select o_outcome, o_number, o_place from transact(
 );
 
 -- name: transact_all
--- Several transactions one after the other, durable together: each call sees what those before it have written.
+-- Several transactions one after the other, durable together: each call sees what those before it
+-- have written.
 select o.o_outcome, o.o_number, o.o_place
 from json_array_elements(%(batch)s::json) with ordinality as b (t, place)
 cross join lateral transact(
@@ -235,7 +244,8 @@ order by b.place;
 select o_outcome, o_number from settle(%(store)s, %(token)s, %(since)s::bigint);
 
 -- name: feed
--- What happened to some maps after a revision, with the state of the same moment; one row without a key where nothing did.
+-- What happened to some maps after a revision, with the state of the same moment; one row without a
+-- key where nothing did.
 select s.revision, s.floor, s.store, c.map, c.key, c.revision, c.kind
 from state s
 left join changes c on c.map = any(%(maps)s::text[]) and c.revision > %(since)s::bigint and s.floor <= %(since)s::bigint
@@ -250,7 +260,8 @@ select map, count(*), sum(octet_length(key) + octet_length(value)) from entries 
 select compact(%(kept)s::bigint);
 
 -- name: give_space_back
--- Dead rows; one statement each, as none of them may be in a transaction. Tables that are busy are left to the server's own vacuum.
+-- Dead rows; one statement each, as none of them may be in a transaction. Tables that are busy are
+-- left to the server's own vacuum.
 vacuum (skip_locked) state;
 vacuum (skip_locked) entries;
 vacuum (skip_locked) changes;

@@ -1,5 +1,6 @@
 -- name: schema
--- Everything of a new store. `state` is one row; `changes` and `outcomes` are kept after `floor` only.
+-- Everything of a new store. `state` is one row; `changes` and `outcomes` are kept after `floor`
+-- only.
 create table schema_version (version integer not null) strict;
 create table state (
   id integer primary key check (id = 1),
@@ -27,7 +28,8 @@ insert into state (id, revision, floor, change_rows) values (1, 0, 0, 0);
 insert into schema_version (version) values (1);
 
 -- name: identity_table
--- Which store this is: a random name, so that another one in its place is not taken for it. Stores of 0.1 are given theirs when they are opened.
+-- Which store this is: a random name, so that another one in its place is not taken for it. Stores
+-- of 0.1 are given theirs when they are opened.
 create table if not exists identity (id integer primary key check (id = 1), store text not null) strict;
 
 -- name: set_identity
@@ -55,7 +57,8 @@ pragma auto_vacuum = incremental;
 pragma journal_mode = wal;
 
 -- name: settings_of_writer
--- An acknowledged transaction outlives a power cut; the log file is cut back to 4 MiB when it starts again.
+-- An acknowledged transaction outlives a power cut; the log file is cut back to 4 MiB when it
+-- starts again.
 pragma synchronous = full;
 pragma journal_size_limit = 4194304;
 
@@ -68,7 +71,8 @@ pragma query_only = on;
 begin deferred;
 
 -- name: begin_write
--- The write lock now, so that nothing that is read here can be changed by another before the commit.
+-- The write lock now, so that nothing that is read here can be changed by another before the
+-- commit.
 begin immediate;
 
 -- name: commit
@@ -139,7 +143,8 @@ select json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(va
 insert into outcomes (revision, token) values (?, ?);
 
 -- name: find_outcome
--- Was it written? The revision of a transaction is above what its author had seen before, so this reads only the newest rows.
+-- Was it written? The revision of a transaction is above what its author had seen before, so this
+-- reads only the newest rows.
 select revision from outcomes where revision > :since and token = :token;
 
 -- name: find_void
@@ -147,7 +152,8 @@ select revision from outcomes where revision > :since and token = :token;
 select revision from voids where token = :token;
 
 -- name: find_voids
--- Which of these were given up? Tokens are told in hexadecimal figures here; there are hardly ever any to look through.
+-- Which of these were given up? Tokens are told in hexadecimal figures here; there are hardly ever
+-- any to look through.
 select hex(token) from voids where hex(token) in (select value from json_each(:tokens));
 
 -- name: make_void

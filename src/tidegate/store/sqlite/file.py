@@ -11,7 +11,8 @@ than the newest one seen. A store that was open is never created again.
 
 **Forks.** SQLite keeps its locks per process, in memory too. A child that is forked while a
 connection is open would believe that it holds locks of its parent, and write into a journal that
-the parent removes. Therefore all connections are closed before a fork, and both sides open new ones.
+the parent removes. Therefore all connections are closed before a fork, and both sides open new
+ones.
 """
 
 import errno
