@@ -228,7 +228,7 @@ class FrameBuilder:
     def _after(
         self, operator: str, number: int, transform: Transform, table: Table, frame: DataFrame
     ) -> Table:
-        """Return the table after a transform: schema of the frame, name and keys of the transform."""
+        """Return the table after a transform: the frame's schema, the transform's name and keys."""
         if (operator, number) not in self._tables:
             self._tables[operator, number] = table_of(frame.schema, transform.table(table) or table)
         return self._tables[operator, number]

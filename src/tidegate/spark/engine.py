@@ -235,7 +235,7 @@ class SparkEngine:
         return texts
 
     def _volumes(self, graph: Graph, frames: Frames, group: str) -> Volumes:
-        """Return the volumes of the sources; for Spark's own readers only the row count is known."""
+        """Return the volumes of the sources; Spark's own readers give only row counts."""
         parts: list[Volumes] = []
         for operator, table, seen in frames.observed:
             parts.append(

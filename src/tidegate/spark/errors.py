@@ -25,12 +25,16 @@ TEXT_MAX = 4000  # Spark's own regular expressions overflow on long texts
 LINE_MAX = 1000
 # Conditions of Spark for wrong data or SQL: a retry fails too.
 DATA_CONDITIONS = re.compile(
-    r"\[((?:CAST_|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|INTERVAL_|NUMERIC_|INVALID_ARRAY_INDEX|INVALID_INDEX|MAP_KEY|CANNOT_PARSE|"
-    r"INVALID_FORMAT|INVALID_FRACTION|INVALID_PARAMETER|DATETIME_|INVALID_DATETIME|MALFORMED_|USER_RAISED_EXCEPTION|BINARY_ARITHMETIC_OVERFLOW|CONVERSION_INVALID)[A-Z_.0-9]*)\]"
+    r"\[((?:CAST_|ARITHMETIC_OVERFLOW|DIVIDE_BY_ZERO|REMAINDER_BY_ZERO|INTERVAL_|"
+    r"NUMERIC_|INVALID_ARRAY_INDEX|"
+    r"INVALID_INDEX|MAP_KEY|CANNOT_PARSE|"
+    r"INVALID_FORMAT|INVALID_FRACTION|INVALID_PARAMETER|DATETIME_|INVALID_DATETIME|"
+    r"MALFORMED_|USER_RAISED_EXCEPTION|BINARY_ARITHMETIC_OVERFLOW|CONVERSION_INVALID)[A-Z_.0-9]*)\]"
 )
 # Conditions for something that the job file names and that does not exist.
 JOB_CONDITIONS = re.compile(
-    r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]"
+    r"\[(DATA_SOURCE_NOT_FOUND|UNSUPPORTED_DATA_SOURCE|CANNOT_LOAD_|PATH_NOT_FOUND|"
+    r"TABLE_OR_VIEW_NOT_FOUND)[A-Z_.0-9]*\]"
 )
 CANCELLED = re.compile(
     r"cancelled part of cancelled job group|cancelled because|SPARK_JOB_CANCELLED|Job \d+"
@@ -61,7 +65,7 @@ class JvmGone(EngineGone):
 
 
 class ApplicationEnded(EngineGone):
-    """Spark has shut the context down: the cluster removed the application, or the JVM is ending."""
+    """Spark has shut the context down: the application was removed, or the JVM is ending."""
 
     condition = "spark-application-ended"
 

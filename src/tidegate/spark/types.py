@@ -71,7 +71,7 @@ def _time_type() -> spark.DataType:
 
 
 def struct_of(table: Table) -> spark.StructType:
-    """The schema of a table's frames: all columns nullable, ROW_KIND last where kinds travel along."""
+    """Return the schema of a table's frames: all columns nullable, ROW_KIND last if it has kinds."""
     fields = [spark.StructField(c.name, spark_type(c.type)) for c in table.columns]
     return spark.StructType(
         [*fields, spark.StructField(ROW_KIND, spark.ByteType())] if table.kinds else fields
@@ -107,7 +107,7 @@ def data_type(kind: spark.DataType) -> DataType:
 
 
 def table_of(schema: spark.StructType, like: Table) -> Table:
-    """Return the table of a frame: columns of its schema, keys of the table `like` if they fit."""
+    """Return the table of a frame: its columns, and the keys of the table `like`."""
     before = {c.name: c for c in like.columns}
     columns = tuple(
         _column(field, before.get(field.name)) for field in schema.fields if field.name != ROW_KIND

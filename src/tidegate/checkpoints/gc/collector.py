@@ -186,7 +186,7 @@ class Collector:
             self.files.prune("/".join(above[:depth]))
 
     def _finish_older(self, rules: CollectorSettings, report: Report) -> None:
-        """Handle quarantines of earlier passes: put back what is named again, delete what is due."""
+        """Put back quarantined units that are named again; delete quarantines that are due."""
         for quarantine in self.quarantines.all():
             if not self.may_continue():
                 return
