@@ -273,7 +273,8 @@ def copy(home: Path, source: str, target: str) -> JobOutcome:
     """A whole job from one table to another, in several batches."""
     file = home.with_suffix(".conf")
     file.write_text(
-        f"""env {{ job.mode = "BATCH", job.name = "copy", checkpoint.interval = 10, batch.max-rows = 50, job.retry.times = 0 }}
+        f"""env {{ job.mode = "BATCH", job.name = "copy", checkpoint.interval = 10
+  batch.max-rows = 50, job.retry.times = 0 }}
 source {{ Jdbc {{ {source} use_select_count = true, split.size = 20 }} }}
 sink {{ Jdbc {{ {target} generate_sink_sql = true, data_save_mode = "DROP_DATA" }} }}"""
     )

@@ -28,7 +28,7 @@ from tidegate.model.types import DataType, TypeName
 WHOLE_NUMBERS = (TypeName.TINYINT, TypeName.SMALLINT, TypeName.INT, TypeName.BIGINT)
 MOMENTS = (TypeName.TIMESTAMP, TypeName.TIMESTAMP_TZ)
 Bound = Any
-"""A bound of a range as JSON: a number, a text, {"number": "1.5"}, {"bytes": "0a"}; None if open."""
+"""A bound of a range as JSON: number, text, {"number": "1.5"}, {"bytes": "0a"}; None if open."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -108,7 +108,7 @@ class Dialect(ABC):
         return key
 
     def key_constant(self, column: NativeColumn, literal: str) -> str:  # noqa: ARG002  # most types need no help
-        """SQL literal that compares like a key of the column, also without the column next to it."""
+        """SQL literal that compares like a key of the column, also if used without it."""
         return literal
 
     def key_at_most(self, column: NativeColumn, constant: str) -> str:

@@ -90,7 +90,7 @@ class ChunkPosition:
         return rows
 
     def spans(self, until: int) -> Iterator[tuple[int, int, int]]:
-        """Chunks between `done` and `until`: index of the table, first chunk, chunk after the last."""
+        """Chunks between `done` and `until`: table index, first chunk, chunk after the last."""
         before = 0
         for index, table in enumerate(self.tables):
             first, last = max(self.done - before, 0), min(until - before, table.count)

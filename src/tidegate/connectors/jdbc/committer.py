@@ -480,7 +480,7 @@ class JdbcCommitter(Committer):
         return MergeRunner(session, self._rules, merge, part.rows)
 
     def _merge_one(self, session: Session, merger: MergeRunner) -> None:
-        """Merge one staging table; plain inserts cost half as much in PostgreSQL if they succeed."""
+        """Merge one staging table; in PostgreSQL plain inserts cost half as much."""
         if not self._values["allow_merged_keys"]:
             merger.check_keys()
         merge = merger.merge

@@ -337,8 +337,8 @@ class JvmCommitter(Committer):
         if found != written or distinct != written:
             raise TransientDatabaseError(
                 self._where,
-                f"{written} rows were written, but the staging tables have {found} rows, {distinct} of"
-                " them distinct; the batch is repeated",
+                f"{written} rows were written, but the staging tables have {found} rows,"
+                f" {distinct} of them distinct; the batch is repeated",
             )
 
     def _merge(self, connection: JdbcConnection, part: FilledStage) -> None:
@@ -354,8 +354,8 @@ class JvmCommitter(Committer):
                     " FilterRowKind before the sink"
                 )
             raise KeyMissing(
-                f"rows update or delete in {part.target}, which has no key: set primary_keys, or put"
-                " FilterRowKind before the sink"
+                f"rows update or delete in {part.target}, which has no key: set primary_keys, or"
+                " put FilterRowKind before the sink"
             )
         if query:
             statement, names = parse_parameters(query, "?")

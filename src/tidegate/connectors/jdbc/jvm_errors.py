@@ -23,8 +23,8 @@ class DriverMissing(UserError):
 
     def __init__(self, driver: str, where: str, why: str) -> None:
         super().__init__(
-            f"the JDBC driver {driver!r} for {where} cannot be loaded ({why}): name its jar in env {{"
-            ' jars = "/path/driver.jar" } (several are separated by ;), and check `driver` and'
+            f"the JDBC driver {driver!r} for {where} cannot be loaded ({why}): name its jar in env"
+            ' { jars = "/path/driver.jar" } (several are separated by ;), and check `driver` and'
             " `url`"
         )
         self.driver = driver

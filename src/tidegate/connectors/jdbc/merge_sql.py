@@ -33,8 +33,8 @@ class ColumnMissing(UserError):
 
     def __init__(self, table: str, columns: list[str]) -> None:
         super().__init__(
-            f"the table {table} of the sink has no column {', '.join(columns)}: add it to the table,"
-            " or remove it with a Filter or FieldMapper"
+            f"the table {table} of the sink has no column {', '.join(columns)}: add it to the"
+            " table, or remove it with a Filter or FieldMapper"
         )
         self.table = table
         self.columns = columns
@@ -394,8 +394,8 @@ class MergeSql:
                     native.native,
                     lossy=self.lossy,
                 )
-            # An explicit conversion would replace unsupported characters by ?; the server's implicit
-            # one fails.
+            # An explicit conversion would replace unsupported characters by ?; the server's
+            # implicit one fails.
             case _:
                 return name
 

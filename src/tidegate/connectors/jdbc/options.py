@@ -47,14 +47,14 @@ SINK_OPTIONS = OptionSet(
         Option(
             "table",
             OptionKind.TEXT,
-            "The table; ${database_name}, ${schema_name} and ${table_name} are those of the incoming"
-            " table. Default: ${table_name}.",
+            "The table; ${database_name}, ${schema_name} and ${table_name} are those of the"
+            " incoming table. Default: ${table_name}.",
         ),
         Option(
             "primary_keys",
             OptionKind.LIST,
-            "The key columns. Default: the incoming table's primary key, else its unique key; without"
-            " a key rows are only inserted.",
+            "The key columns. Default: the incoming table's primary key, else its unique key;"
+            " without a key rows are only inserted.",
         ),
         Option(
             "enable_upsert",

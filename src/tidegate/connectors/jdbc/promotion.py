@@ -22,7 +22,8 @@ from tidegate.plugin.option import Values
 _CREATING_MODES = ("CREATE_SCHEMA_WHEN_NOT_EXIST", "RECREATE_SCHEMA")
 # Readers of this database's log would see the rows under the name of the staging table.
 _LOG_READERS = """select 1 from pg_publication_tables where schemaname = %s and tablename = %s
-    union all select 1 from pg_replication_slots where slot_type = 'logical' and plugin <> 'pgoutput' and database = current_database() limit 1"""
+    union all select 1 from pg_replication_slots where slot_type = 'logical'
+      and plugin <> 'pgoutput' and database = current_database() limit 1"""
 
 
 def can_promote(target: JdbcTarget, values: Values, dialect: Dialect, address: Address) -> bool:

@@ -101,8 +101,8 @@ class SaveModes:
             )
         except KeyTooLong as error:
             raise TableNotPrepared(
-                f"the table {target.name} cannot be created: {error}. Create it yourself, choose other"
-                " primary_keys, or set create_index = false"
+                f"the table {target.name} cannot be created: {error}. Create it yourself, choose"
+                " other primary_keys, or set create_index = false"
             ) from None
         for number, native in zip(indexes, wide, strict=True):
             found[number] = native

@@ -52,8 +52,8 @@ class SinkRowsDropped(TerminalError):
     def __init__(self, where: str, operator: str, by: str) -> None:
         super().__init__(
             f"{by} has removed rows that the Jdbc sink {operator} had written to {where}, by its"
-            " save mode (DROP_DATA or RECREATE_SCHEMA). Let the two jobs write to different tables, and"
-            " restart this one with --restore fresh"
+            " save mode (DROP_DATA or RECREATE_SCHEMA). Let the two jobs write to different tables,"
+            " and restart this one with --restore fresh"
         )
         self.where = where
         self.operator = operator

@@ -134,7 +134,7 @@ class JdbcSource(Source):
         return splits
 
     def read(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a range; an empty table yields an empty batch, so that sinks create it."""
+        """Read the rows of a range; an empty table yields an empty batch, for the sinks."""
         path, column, low, high, nulls = split.payload
         read = next((r for r in self.reads() if r.table.path == path), None)
         if read is None:

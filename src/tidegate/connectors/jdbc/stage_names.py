@@ -1,6 +1,7 @@
 """Names of staging tables, with their sink, generation, batch and task attempt.
 
-Pure. Only this module creates such names. `tidegate_s_<sink>_<lineage>_<generation>_<checkpoint>_<attempt>_<table>`: a sink finds its dead
+Pure. Only this module creates such names:
+`tidegate_s_<sink>_<lineage>_<generation>_<checkpoint>_<attempt>_<table>`: a sink finds its dead
 staging tables by these names, and touches no others.
 """
 

@@ -134,7 +134,7 @@ def _unsupported_values(
             _year_start(year, values.type) for year in (rules.years[0], rules.years[1] + 1)
         )
         numbers = values.cast(pa.int32() if kind.name is TypeName.DATE else pa.int64())
-        why = f"is outside of the years {rules.years[0]} to {rules.years[1]} that the database supports"
+        why = f"is outside of the years {rules.years[0]} to {rules.years[1]} of the database"
         yield pc.or_(pc.less(numbers, low), pc.greater_equal(numbers, high)), why
 
 

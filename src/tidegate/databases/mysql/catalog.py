@@ -15,11 +15,14 @@ from tidegate.databases.session import Session
 SYSTEM_SCHEMAS = ("information_schema", "mysql", "performance_schema", "sys")
 BINARY_CHARSET = 63
 _COLUMNS = """
-select column_name, column_type, is_nullable, column_comment, character_set_name, collation_name, extra
-from information_schema.columns where table_schema = %s and table_name = %s order by ordinal_position"""
+select column_name, column_type, is_nullable, column_comment, character_set_name,
+  collation_name, extra
+from information_schema.columns where table_schema = %s and table_name = %s
+  order by ordinal_position"""
 _KEYS = """
 select index_name, column_name, nullable from information_schema.statistics
-where table_schema = %s and table_name = %s and non_unique = 0 order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
+where table_schema = %s and table_name = %s and non_unique = 0
+  order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
 # The comment of a view is the text VIEW.
 _COMMENT = (
     "select if(table_type = 'VIEW', '', table_comment) from information_schema.tables where"

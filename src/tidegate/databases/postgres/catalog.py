@@ -6,25 +6,31 @@ from tidegate.databases.session import Session
 
 _TABLES = """
 select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition and n.nspname !~ '^pg_' and n.nspname <> 'information_schema' order by 1, 2"""
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition and n.nspname !~ '^pg_'
+  and n.nspname <> 'information_schema' order by 1, 2"""
 # The recursion resolves domains to their base types.
 _COLUMNS = """
 with recursive base as (
-  select a.attnum, a.attname, a.attnotnull, a.attgenerated, a.attrelid, a.attcollation, a.atttypid as type, a.atttypmod as size,
+  select a.attnum, a.attname, a.attnotnull, a.attgenerated, a.attrelid, a.attcollation,
+    a.atttypid as type, a.atttypmod as size,
     a.atttypid as own_type, a.atttypmod as own_size
   from pg_attribute a where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped
   union all
-  select b.attnum, b.attname, b.attnotnull, b.attgenerated, b.attrelid, b.attcollation, t.typbasetype, t.typtypmod, b.own_type, b.own_size
+  select b.attnum, b.attname, b.attnotnull, b.attgenerated, b.attrelid, b.attcollation,
+    t.typbasetype, t.typtypmod, b.own_type, b.own_size
   from base b join pg_type t on t.oid = b.type where t.typtype = 'd')
-select b.attname, format_type(b.type, b.size), not b.attnotnull, coalesce(col_description(b.attrelid, b.attnum), ''), b.attgenerated <> '',
-  coalesce((select format('%%I.%%I', n.nspname, c.collname) from pg_collation c join pg_namespace n on n.oid = c.collnamespace
+select b.attname, format_type(b.type, b.size), not b.attnotnull,
+  coalesce(col_description(b.attrelid, b.attnum), ''), b.attgenerated <> '',
+  coalesce((select format('%%I.%%I', n.nspname, c.collname)
+    from pg_collation c join pg_namespace n on n.oid = c.collnamespace
     where c.oid = b.attcollation), ''), b.own_type, b.own_size, b.attnum
 from base b join pg_type t on t.oid = b.type where t.typtype <> 'd' order by b.attnum"""
 _KEYS = """
 select i.indexrelid::text, i.indisprimary, a.attname, a.attnotnull, i.indimmediate
 from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, place)
 join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number
-where i.indrelid = to_regclass(%s) and i.indisunique and i.indisvalid and i.indpred is null and i.indexprs is null and k.place <= i.indnkeyatts
+where i.indrelid = to_regclass(%s) and i.indisunique and i.indisvalid and i.indpred is null
+  and i.indexprs is null and k.place <= i.indnkeyatts
 order by i.indisprimary desc, i.indexrelid, k.place"""
 
 KINDS = {

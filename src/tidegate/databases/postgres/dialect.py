@@ -1,8 +1,8 @@
 """PostgreSQL's dialect: names, literals, types in both directions.
 
 Rows are read in postgres/rows.py, the catalog in postgres/catalog.py. Types that we do not have
-(json, uuid, enums, ranges, intervals, network addresses ...) are read as the server's text. Infinite
-dates are null.
+(json, uuid, enums, ranges, intervals, network addresses ...) are read as the server's text.
+Infinite dates are null.
 """
 
 import re

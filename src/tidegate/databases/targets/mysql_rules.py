@@ -60,10 +60,13 @@ _EXACT = ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
 """Collations in which texts are equal only if their bytes are; the first available one is used."""
 _UNIQUES = """
 select index_name, column_name, sub_part from information_schema.statistics
-where table_schema = %s and table_name = %s and non_unique = 0 order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
+where table_schema = %s and table_name = %s and non_unique = 0
+  order by index_name = 'PRIMARY' desc, index_name, seq_in_index"""
 _CASCADES = """
-select concat(constraint_schema, '.', table_name, ' (', constraint_name, ')') from information_schema.referential_constraints
-where unique_constraint_schema = %s and referenced_table_name = %s and delete_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT') order by 1"""
+select concat(constraint_schema, '.', table_name, ' (', constraint_name, ')')
+  from information_schema.referential_constraints
+where unique_constraint_schema = %s and referenced_table_name = %s
+  and delete_rule in ('CASCADE', 'SET NULL', 'SET DEFAULT') order by 1"""
 
 
 def exact_collation(session: Session) -> str:

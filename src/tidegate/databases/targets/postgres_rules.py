@@ -28,10 +28,12 @@ _TIMES = {
 }
 _KINDS = {"v": "view", "m": "materialized view", "S": "sequence", "c": "composite type"}
 _UNIQUES = """
-select i.indexrelid::regclass::text, a.attname, i.indisunique and i.indimmediate and i.indisvalid and i.indpred is null
+select i.indexrelid::regclass::text, a.attname, i.indisunique and i.indimmediate
+  and i.indisvalid and i.indpred is null
 from pg_index i cross join lateral unnest(i.indkey) with ordinality k(number, place)
 left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.number and a.attnum > 0
-where i.indrelid = to_regclass(%s) and (i.indisunique or i.indisexclusion) and k.place <= i.indnkeyatts
+where i.indrelid = to_regclass(%s) and (i.indisunique or i.indisexclusion)
+  and k.place <= i.indnkeyatts
 order by i.indisprimary desc, i.indexrelid, k.place"""
 _CASCADES = (
     "select conrelid::regclass || ' (' || conname || ')' from pg_constraint where confrelid ="
@@ -39,7 +41,8 @@ _CASCADES = (
 )
 _LOOSE = """
 select a.attname from pg_attribute a join pg_collation c on c.oid = a.attcollation
-where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped and not c.collisdeterministic"""
+where a.attrelid = to_regclass(%s) and a.attnum > 0 and not a.attisdropped
+  and not c.collisdeterministic"""
 
 
 class PostgresRules(TargetRules):
