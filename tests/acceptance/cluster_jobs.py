@@ -16,14 +16,16 @@ def fake(rows: int, *, output: str = "t", first: int = 0) -> str:
 
 def flow(rate: int = 200, env: str = "") -> str:
     """A streaming job that never runs dry within a test, with ten checkpoints a second."""
-    return f"""env {{ job.mode = "STREAMING", checkpoint.interval = 100, read_limit.rows_per_second = {rate}, job.retry.interval.seconds = 0 {env} }}
+    return f"""env {{ job.mode = "STREAMING", checkpoint.interval = 100
+  read_limit.rows_per_second = {rate}, job.retry.interval.seconds = 0 {env} }}
 source {{ {fake(1_000_000)} }}
 sink {{ {SINK} }}"""
 
 
 def bounded(rows: int, rate: int, env: str = "") -> str:
     """A batch job with checkpoints, that takes rows/rate seconds."""
-    return f"""env {{ job.mode = "BATCH", checkpoint.interval = 100, read_limit.rows_per_second = {rate}, job.retry.interval.seconds = 0 {env} }}
+    return f"""env {{ job.mode = "BATCH", checkpoint.interval = 100
+  read_limit.rows_per_second = {rate}, job.retry.interval.seconds = 0 {env} }}
 source {{ {fake(rows)} }}
 sink {{ {SINK} }}"""
 
@@ -39,7 +41,8 @@ def three_sources(rows: int, rate: int) -> str:
             fake(rows - 1 - rows // 2, output="c", first=1 + rows // 2),
         ]
     )
-    return f"""env {{ job.mode = "BATCH", checkpoint.interval = 100, read_limit.rows_per_second = {rate}, job.retry.interval.seconds = 0 }}
+    return f"""env {{ job.mode = "BATCH", checkpoint.interval = 100
+  read_limit.rows_per_second = {rate}, job.retry.interval.seconds = 0 }}
 source {{ {sources} }}
 sink {{ {SINK.replace('"t"', '["a", "b", "c"]')} }}"""
 
@@ -51,7 +54,8 @@ def five_sources() -> str:
         fake(200, output=name, first=number * 1_000) for number, name in enumerate(names)
     )
     inputs = ", ".join(f'"{name}"' for name in names)
-    return f"""env {{ job.mode = "BATCH", parallelism = 5, checkpoint.interval = 100, read_limit.rows_per_second = 60, job.retry.interval.seconds = 0 }}
+    return f"""env {{ job.mode = "BATCH", parallelism = 5, checkpoint.interval = 100
+  read_limit.rows_per_second = 60, job.retry.interval.seconds = 0 }}
 source {{ {sources} }}
 sink {{ {SINK.replace('"t"', f"[{inputs}]")} }}"""
 
@@ -66,7 +70,8 @@ sink {{ {SINK} }}"""
 
 def doomed(at: int) -> str:
     """A job that fails for good with the commit of a checkpoint."""
-    return f"""env {{ job.mode = "STREAMING", checkpoint.interval = 100, read_limit.rows_per_second = 100, job.retry.interval.seconds = 0 }}
+    return f"""env {{ job.mode = "STREAMING", checkpoint.interval = 100
+  read_limit.rows_per_second = 100, job.retry.interval.seconds = 0 }}
 source {{ {fake(1_000_000)} }}
 sink {{
   {SINK}

@@ -152,7 +152,7 @@ class Cluster:
         for server in new:
             self._ready(server)
         for worker in new_workers:
-            until("a worker", lambda worker=worker: self.worker_id(worker), told=worker.said)  # type: ignore[misc]  # mypy does not see the type of a bound default
+            until("a worker", lambda worker=worker: self.worker_id(worker), told=worker.said)
         self.leader()
 
     def _ready(self, server: Server) -> Server:
@@ -410,7 +410,7 @@ def _free_within(lock: Path, seconds: float) -> bool:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                time.sleep(LOOK_S / 10)  # between two looks at other processes
+                time.sleep(LOOK_S / 10)  # poll interval for other processes
                 continue
             return True  # and let go with the file
     return False

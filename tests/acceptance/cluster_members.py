@@ -29,7 +29,9 @@ ANSWER_S = 10.0
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(
+    server.ServerSettings, driver_module="tidegate.testing.plain_driver"
+)
 main()
 """
 SPARK = "from tidegate.cli import main; main()"
@@ -62,7 +64,7 @@ def until(
             if found:
                 return found
             last = found
-        time.sleep(LOOK_S)  # between two looks at other processes
+        time.sleep(LOOK_S)  # poll interval for other processes
     raise AssertionError(f"{what}: not within {patience_s:g} s, last {last!r}\n{told()}")
 
 

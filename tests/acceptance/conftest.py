@@ -18,7 +18,13 @@ from tidegate.testing.in_process import Shared
 sys.path.insert(0, str(Path(__file__).parent))
 for name in ("cluster_kit", "cluster_members", "cluster_stores"):
     pytest.register_assert_rewrite(name)
-from cluster_stores import cluster, cluster_etcd, cluster_postgres, own_cluster, shared_cluster  # noqa: E402, F401  # fixtures
+from cluster_stores import (  # noqa: E402  # fixtures
+    cluster,  # noqa: F401
+    cluster_etcd,  # noqa: F401
+    cluster_postgres,  # noqa: F401
+    own_cluster,  # noqa: F401
+    shared_cluster,  # noqa: F401
+)
 
 
 @pytest.fixture(scope="session")

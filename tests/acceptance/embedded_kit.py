@@ -22,7 +22,9 @@ PROGRAM = """
 import sys
 from tidegate.cli import main, run
 original = run.RunOptions
-run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
+run.RunOptions = lambda **options: original(
+    **options, driver_module="tidegate.testing.plain_driver"
+)
 sys.argv[:1] = ["tidegate", "run"]
 main()
 """
@@ -42,7 +44,8 @@ class World:
     ) -> Path:
         file = self.root / "job.conf"
         file.write_text(
-            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate}
+            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50
+  read_limit.rows_per_second = {rate}
   job.retry.times = {retries}, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",
   schema {{ fields {{ id = bigint }} }} }} }}
@@ -109,7 +112,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
                 f"not within {PATIENCE_S} s:"
                 f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
-            time.sleep(0.02)  # between two looks at another process
+            time.sleep(0.02)  # poll interval for another process
 
     def status(self) -> JobStatus | None:
         known = self.known()

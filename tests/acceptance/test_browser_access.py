@@ -31,9 +31,11 @@ BASIC = (
     "    enable-basic-auth: true\n    basic-auth-username: ann\n    basic-auth-password:"
     " Öl-and-water\n"
 )
-EVIL = """<form id=f method=post enctype="text/plain" action="http://127.0.0.1:{port}/stop-job"><input name='{{"jobId": 1, "x": "' value='"}}'></form>
+EVIL = """<form id=f method=post enctype="text/plain" action="http://127.0.0.1:{port}/stop-job">
+<input name='{{"jobId": 1, "x": "' value='"}}'></form>
 <script>
-fetch("http://127.0.0.1:{port}/stop-jobs", {{method: "POST", mode: "no-cors", headers: {{"Content-Type": "text/plain"}}, body: '[{{"jobId": 1}}]'}})
+fetch("http://127.0.0.1:{port}/stop-jobs", {{method: "POST", mode: "no-cors",
+  headers: {{"Content-Type": "text/plain"}}, body: '[{{"jobId": 1}}]'}})
   .finally(() => document.getElementById("f").submit());
 </script>"""
 

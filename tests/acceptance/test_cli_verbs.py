@@ -106,7 +106,7 @@ def until_up(port: int) -> None:
         except OSError:
             pass
         assert time.monotonic() < end, f"no server at {port}"
-        time.sleep(0.2)  # between two looks at another process
+        time.sleep(0.2)  # poll interval for another process
 
 
 @pytest.fixture(scope="module")

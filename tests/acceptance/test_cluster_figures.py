@@ -17,7 +17,8 @@ from cluster_members import until
 from cluster_stores import on
 
 RATE = 500
-FORK = f"""env {{ job.mode = "STREAMING", checkpoint.interval = 200, read_limit.rows_per_second = {RATE}, job.retry.interval.seconds = 0, job.retry.times = 9 }}
+FORK = f"""env {{ job.mode = "STREAMING", checkpoint.interval = 200
+  read_limit.rows_per_second = {RATE}, job.retry.interval.seconds = 0, job.retry.times = 9 }}
 source {{ {fake(1_000_000)} }}
 transform {{ FilterRowKind {{ plugin_input = "t", plugin_output = "none"
   include_kinds = ["DELETE"] }} }}
@@ -31,7 +32,9 @@ EMBEDDED = """
 import dataclasses, tidegate.cli.run as run
 PROGRAM = run.Program
 from tidegate.cli import main
-run.Program = lambda environ, module: dataclasses.replace(PROGRAM(environ=environ), module="tidegate.testing.plain_driver")
+run.Program = lambda environ, module: dataclasses.replace(
+    PROGRAM(environ=environ), module="tidegate.testing.plain_driver"
+)
 main()
 """
 

@@ -193,7 +193,8 @@ def test_a_job_runs_in_pods_and_a_killed_pod_loses_and_doubles_nothing(
     settings = "\n".join(f'  {key} = "{value}"' for key, value in {**made.conf, **more}.items())
     job, out = tmp_path / "job.conf", tmp_path / "out"
     job.write_text(
-        f"""env {{ job.name = "pods", job.mode = "BATCH", job.retry.times = 0, checkpoint.interval = 2000, checkpoint.timeout = 120000, batch.max-rows = 50
+        f"""env {{ job.name = "pods", job.mode = "BATCH", job.retry.times = 0
+  checkpoint.interval = 2000, checkpoint.timeout = 120000, batch.max-rows = 50
 {settings} }}
 source {{ Chaos {{ row.num = 400, plugin_output = "a" }} }}
 sink {{ Chaos {{ plugin_input = "a", places = ["write"], slow_ms = 300 }}

@@ -98,7 +98,7 @@ def test_a_driver_that_hangs_is_late_then_stalled_then_replaced(cluster: Cluster
     job.until("LATE", lambda: cluster.servers[0].running()[job.id]["checkpointHealth"] == "LATE")
     job.until("the next generation", lambda: job.generation() > driver.generation)
     assert not session_members(driver.process)
-    assert "stalled" in [failure.condition for failure in job.known().state.value.failures]  # type: ignore[union-attr]  # it is there
+    assert "stalled" in [failure.condition for failure in job.known().state.value.failures]
     job.gets_on()
     job.stop()
     job.is_exactly_once()

@@ -122,7 +122,7 @@ def test_one_of_three_sources_is_ready_to_close_when_leader_worker_and_driver_di
         pytest.param("batch.finish.after", marks=WHOLE_SWEEP),
     ],
 )
-def test_all_sources_are_ready_to_close_and_the_end_is_not_written_when_leader_worker_and_driver_die(
+def test_crash_of_leader_worker_and_driver_before_the_end_of_all_sources_is_written(
     own_cluster: Cluster, place: str
 ) -> None:
     leader = own_cluster.server()
@@ -172,7 +172,7 @@ def test_a_batch_job_without_checkpoints_and_retries_whose_worker_is_lost_fails_
     assert server.get("/overview")["runningJobs"] == "0"
 
 
-def test_a_driver_on_a_host_that_nobody_sees_goes_on_and_when_it_falls_silent_another_host_takes_over_and_it_is_refused(
+def test_driver_on_an_unreachable_host_continues_until_it_is_silent_and_then_is_fenced(
     own_cluster: Cluster,
 ) -> None:
     own_cluster.server()
@@ -248,7 +248,7 @@ def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(
     assert own_cluster.store.list("finished-job-state")[0].value["generation"] == generation
 
 
-def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_all_up_until_it_is_killed_and_costs_no_row(
+def test_leader_hanging_in_an_embedded_store_transaction_blocks_until_killed_without_data_loss(
     own_cluster: Cluster,
 ) -> None:
     hung = own_cluster.server(failpoint="store.transact.middle@120=stop")
@@ -270,7 +270,7 @@ def test_a_leader_that_hangs_inside_a_transaction_of_the_embedded_store_holds_al
 
 @pytest.mark.parametrize("command", ["submit", "stop"])
 @pytest.mark.parametrize("side", [pytest.param("before", marks=WHOLE_SWEEP), "after"])
-def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_at_all(
+def test_server_crash_around_recording_a_command_leaves_it_whole_or_absent(
     own_cluster: Cluster, command: str, side: str
 ) -> None:
     own_cluster.complete(servers=1, workers=1)
@@ -280,13 +280,13 @@ def test_a_server_that_dies_around_the_record_of_a_wish_leaves_it_whole_or_not_a
     if command == "stop":
         job = own_cluster.submit(flow(), at=sound)
         job.gets_on()
-    wish = (
+    send_command = (
         (lambda: own_cluster.submit(bounded(50, 500), at=dying, job_id=job.id))
         if command == "submit"
         else (lambda: job.stop(dying))
     )
     with pytest.raises(OSError, match=r"(?i)closed|reset|refused"):
-        wish()
+        send_command()
     until("its death", lambda: not dying.alive)
     if (command, side) == ("submit", "before"):
         assert job.status() is None

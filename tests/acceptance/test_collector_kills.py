@@ -21,7 +21,8 @@ PURGE = ("gc", "--purge")
 # In a pass they are reached only when somebody comes to want what has just been moved: see
 # test_collector.py of the unit tests.
 WITH_UNDO = ("collector.undo.", "collector.return.")
-JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10, batch.max-rows = 10 }}
+JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10
+  batch.max-rows = 10 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = 40, seed = 3, schema {{
   fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "json" }} }}"""

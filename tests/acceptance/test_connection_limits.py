@@ -23,7 +23,9 @@ PATIENCE_S = 90
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(
+    server.ServerSettings, driver_module="tidegate.testing.plain_driver"
+)
 main()
 """
 JOB = """env {{ job.mode = "BATCH", job.name = "small" }}

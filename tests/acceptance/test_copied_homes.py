@@ -44,7 +44,8 @@ class Copies:
             ),
         }
         self.file.write_text(
-            f"""env {{ job.mode = "BATCH", job.name = "copied", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}
+            f"""env {{ job.mode = "BATCH", job.name = "copied", checkpoint.interval = 10
+  batch.max-rows = {BATCH_ROWS}
   checkpoint.max-retained = 2, job.retry.times = 2, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{
   fields {{ id = bigint }} }} }} }}

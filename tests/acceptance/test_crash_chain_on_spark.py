@@ -29,7 +29,8 @@ from tidegate.testing.failpoints import failpoint_names
 
 JOB_ID = 7
 PATIENCE_S = 240
-JOB = """env {{ job.mode = "BATCH", job.name = "chain", checkpoint.interval = 10, batch.max-rows = 10, checkpoint.max-retained = 3 }}
+JOB = """env {{ job.mode = "BATCH", job.name = "chain", checkpoint.interval = 10
+  batch.max-rows = 10, checkpoint.max-retained = 3 }}
 source {{ {first}, {second} }}
 sink {{
   LocalFile {{ plugin_input = ["a", "b"], path = "{root}/out", file_format_type = "parquet"
@@ -107,7 +108,7 @@ ELSEWHERE = (
 
 
 class Chain:
-    """The world of one chain."""
+    """The installation of one chain."""
 
     def __init__(self, root: Path, rows: int) -> None:
         self.root = root
@@ -161,7 +162,7 @@ class Chain:
                 process.wait()
                 return int(-signal.SIGKILL)
             assert time.monotonic() < end, self.log()
-            time.sleep(0.05)  # between two looks at another process
+            time.sleep(0.05)  # poll interval for another process
         return process.returncode
 
     def driver_died_under(self, leader: int) -> bool:
@@ -207,10 +208,10 @@ class Chain:
         end = time.monotonic() + 30
         while driver is not None and session_members(driver):
             assert time.monotonic() < end, "the driver outlives its leader"
-            time.sleep(0.1)  # between two looks at other processes
+            time.sleep(0.1)  # poll interval for other processes
 
     def cleanup_is_due(self) -> bool:
-        """Killed right after its end, a job leaves its checkpoints to the record that names them."""
+        """Whether a finished job was killed before its recorded checkpoint cleanup."""
         store = open_store(self.home.store_url)
         try:
             return bool(store.list(PENDING_CLEANUPS))
@@ -277,7 +278,7 @@ def places_of(names: Sequence[str], rng: random.Random, every: bool) -> list[str
 
 
 def tell(chain: Chain, places: Sequence[str], rng: random.Random, hits: int) -> None:
-    """Run after run, each of which must die where it is told to."""
+    """Run after run, each of which must die at its failpoint."""
     for name in places:
         chain.store_is_made = not name.startswith("store.create.")
         hit = rng.randint(1, hits) if name not in {*START, *STARTING_OVER, *PREPARE, *END} else 1

@@ -68,19 +68,22 @@ def files(path: Path, inputs: str, more: str = "") -> str:
 
 
 def one_source(root: Path) -> str:
-    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 10, checkpoint.max-retained = 2 }}
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10
+  batch.max-rows = 10, checkpoint.max-retained = 2 }}
 source {{ {fake("t", ROWS)} }}
 sink {{ {files(root / "out", '"t"', ', data_save_mode = "DROP_DATA"')} }}"""
 
 
 def three_sources(root: Path) -> str:
-    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 12 }}
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10
+  batch.max-rows = 12 }}
 source {{ {fake("a", 8)}, {fake("b", 20, 100)}, {fake("c", 40, 200)} }}
 sink {{ {files(root / "out", '["a", "b", "c"]')}, {files(root / "second", '["a", "b", "c"]')} }}"""
 
 
 def two_pipelines(root: Path) -> str:
-    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 10 }}
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10
+  batch.max-rows = 10 }}
 source {{ {fake("a", ROWS)}, {fake("b", len(FEW), 100)} }}
 sink {{ {files(root / "out", '"a"')}, {files(root / "second", '"b"')} }}"""
 
@@ -137,7 +140,8 @@ def something_outside(root: Path) -> str:
     source = (
         f'Chaos {{ plugin_output = "t", row.num = {ROWS}, outside.path = "{root / "server"}" }}'
     )
-    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10, batch.max-rows = 20 }}
+    return f"""env {{ job.mode = "BATCH", job.name = "m", checkpoint.interval = 10
+  batch.max-rows = 20 }}
 source {{ {source} }}
 sink {{ {files(root / "out", '"t"')} }}"""
 

@@ -64,7 +64,8 @@ class Shape:
             " = bigint } } }"
             for number, name in enumerate(names)
         )
-        return f"""env {{ job.mode = "{self.mode}", job.name = "damage", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
+        return f"""env {{ job.mode = "{self.mode}", job.name = "damage", checkpoint.interval = 10
+  batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
   job.retry.times = 0 }}
 source {{ {sources} }}
 sink {{ LocalFile {{ plugin_input = [{", ".join(f'"{name}"' for name in names)}], path = "{out}"
@@ -313,7 +314,7 @@ def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_i
 
 
 # -- what `tidegate checkpoints` says
-# ---------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_verify_names_every_damaged_checkpoint_and_ends_with_1(
@@ -359,7 +360,7 @@ def test_list_shows_which_checkpoints_are_damaged(place: Path, runs: CrashRuns) 
 
 
 # -- the sink's own records
-# -------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def record_of(world: World, checkpoint: int) -> Path:

@@ -49,7 +49,7 @@ def test_killing_everything_and_running_again_loses_and_doubles_nothing(world: W
     file = world.job(rows=60)
     for kill in range(3):
         process = world.start(file, "--restore", "auto")
-        world.until(lambda kill=kill: world.checkpoints() > 2 * kill + 1)  # type: ignore[misc]  # pytest's lambda
+        world.until(lambda kill=kill: world.checkpoints() > 2 * kill + 1)  # type: ignore[misc]
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     code, said = finish(world.start(file, "--restore", "auto"))

@@ -357,7 +357,7 @@ def test_an_example_has_no_warnings(name: str, capsys: pytest.CaptureFixture[str
 
 
 # -- what the documents show
-# -----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def blocks_of(document: str, language: str) -> list[str]:
@@ -407,7 +407,7 @@ def test_the_job_of_the_readme_runs(
 
 
 def install_countdown(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connector that docs/how-to/write-a-connector.md builds, as if its package were installed."""
+    """Install the connector that docs/how-to/write-a-connector.md builds."""
     options, *code = blocks_of("docs/how-to/write-a-connector.md", "python")
     (place / "countdown_options.py").write_text(options)
     (place / "countdown.py").write_text("\n\n".join(code[:-1]))

@@ -81,11 +81,12 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
         )
         openssl(*new, *usage, "-keyout", path(f"{authority}.key"), "-out", path(f"{authority}.pem"))
     for number, (name, authority) in enumerate(
-        (("server", "ca"), ("client", "ca"), ("stranger", "strange-ca")), 1
+        (("server", "ca"), ("client", "ca"), ("untrusted", "strange-ca")), 1
     ):
         made.place.joinpath(f"{name}.ext").write_text(
             "subjectAltName=IP:127.0.0.1,DNS:localhost\nbasicConstraints=CA:FALSE\n"
-            "authorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\nextendedKeyUsage=serverAuth,clientAuth\n"
+            "authorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n"
+            "extendedKeyUsage=serverAuth,clientAuth\n"
         )
         new = (
             "req",
@@ -195,7 +196,7 @@ def serving(place: Path, config: Path, sign: str) -> Iterator[Site]:
     try:
         end_s = time.monotonic() + PATIENCE_S
         while sign not in out.read_text() and process.poll() is None and time.monotonic() < end_s:
-            time.sleep(0.05)  # between two looks at another process
+            time.sleep(0.05)  # poll interval for another process
         assert sign in out.read_text(), out.read_text()
         yield site
         process.send_signal(signal.SIGTERM)
@@ -273,7 +274,7 @@ def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_comes_in(
 ) -> None:
     monkeypatch.setattr(remote, "RETRY_FOR_S", 0)
     assert "totalSlot" in asked(mutual, papers.access("client"))
-    for certificate in ("", "stranger"):
+    for certificate in ("", "untrusted"):
         with pytest.raises(Unreachable, match="TIDEGATE_CLIENT_CERTIFICATE"):
             asked(mutual, papers.access(certificate))
     mine = {

@@ -88,7 +88,8 @@ class World:
             "chaos": f'Chaos {{ path = "{self.target}" {more} }}',
         }
         self.file.write_text(
-            f"""env {{ job.mode = "BATCH", job.name = "lost", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}
+            f"""env {{ job.mode = "BATCH", job.name = "lost", checkpoint.interval = 10
+  batch.max-rows = {BATCH_ROWS}
   checkpoint.max-retained = 3, job.retry.times = {retries}, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {ROWS}, seed = 3, bigint.fake.mode = "SEQUENCE", schema {{
   fields {{ id = bigint }} }} }} }}
@@ -233,7 +234,7 @@ def test_a_database_whose_record_was_deleted_is_told_apart(tmp_path: Path, state
 
 
 # -- while a driver runs
-# ---------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
@@ -315,7 +316,7 @@ def test_a_consent_covers_one_loss_and_not_the_next(tmp_path: Path) -> None:
 
 
 # -- what is no loss
-# -------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
@@ -383,7 +384,7 @@ def test_another_path_for_the_sink_is_a_new_target(tmp_path: Path) -> None:
 
 
 # -- the plan and the warning
-# ----------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def plan_of(world: World, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:

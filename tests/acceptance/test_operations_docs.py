@@ -31,7 +31,8 @@ PAGES = [
     "troubleshooting.md",
 ]
 MAY_FAIL = ("tidegate doctor",)  # it judges the machine
-JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10, batch.max-rows = 10 }}
+JOB = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 10
+  batch.max-rows = 10 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{
   fields {{ id = bigint, name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "json" }} }}
@@ -77,7 +78,8 @@ def test_the_commands_of_a_page_do_what_it_says(
     for line in commands(page):
         program, *words = shlex.split(line)
         assert program == "tidegate", f"{page}: a test cannot run {line}"
-        verb = main.get_command(None, words[0])  # type: ignore[arg-type]  # click asks for nothing else. Not through `main`: click keeps the first help it makes
+        # Not through `main`: click caches the first help text that it renders.
+        verb = main.get_command(None, words[0])  # type: ignore[arg-type]  # click allows None
         done = CliRunner().invoke(verb, words[1:], env={"TIDEGATE_HOME": str(place / "home")})
         assert done.exit_code == 0 or line.startswith(MAY_FAIL), (
             f"{page}: {line}\n{done.output}{done.exception!r}"

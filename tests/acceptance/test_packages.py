@@ -24,7 +24,9 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "jso
 """
 WITHOUT_SPARK = """
 import sys
-for name in ("pyspark", "pyarrow", "pandas", "numpy", "connectorx", "pymysql", "adbc_driver_postgresql"):
+for name in (
+    "pyspark", "pyarrow", "pandas", "numpy", "connectorx", "pymysql", "adbc_driver_postgresql"
+):
     sys.modules[name] = None
 from tidegate.cli import main
 main()

@@ -41,7 +41,8 @@ class World:
         root.mkdir()
         self.file = root / "job.conf"
         self.file.write_text(
-            f"""env {{ job.mode = "BATCH", job.name = "saved", checkpoint.interval = 10, batch.max-rows = 10, checkpoint.max-retained = 2 }}
+            f"""env {{ job.mode = "BATCH", job.name = "saved", checkpoint.interval = 10
+  batch.max-rows = 10, checkpoint.max-retained = 2 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = {ROWS}, seed = 3
   bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }} }}"""

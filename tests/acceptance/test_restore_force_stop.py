@@ -32,7 +32,9 @@ PROGRAM = """
 import sys
 from tidegate.cli import run
 original = run.RunOptions
-run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
+run.RunOptions = lambda **options: original(
+    **options, driver_module="tidegate.testing.plain_driver"
+)
 sys.argv[0] = "tidegate run"
 run.run()
 """
@@ -55,14 +57,16 @@ class Orchestrator:
       storage:
         type: hdfs
         max-retained: 3
-        plugin-config: {{ namespace: "{self.checkpoints}", storage.type: local, fs.defaultFS: "file:///" }}
+        plugin-config:
+          {{ namespace: "{self.checkpoints}", storage.type: local, fs.defaultFS: "file:///" }}
 """)
 
     def job(self, *, out: str = "out") -> Path:
-        """A stream that goes on for longer than any test."""
+        """A stream that outlasts every test."""
         file = self.root / "job.conf"
         file.write_text(
-            f"""env {{ job.mode = "STREAMING", job.name = "forced", checkpoint.interval = 50, read_limit.rows_per_second = 100 }}
+            f"""env {{ job.mode = "STREAMING", job.name = "forced", checkpoint.interval = 50
+  read_limit.rows_per_second = 100 }}
 source {{ FakeSource {{ name = "rows", row.num = 1000000, plugin_output = "t"
   bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out}"
@@ -145,7 +149,7 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
                 f"not within {PATIENCE_S} s:"
                 f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
-            time.sleep(0.02)  # between two looks at another process
+            time.sleep(0.02)  # poll interval for another process
 
     def gets_on(
         self, process: "subprocess.Popen[str]", *, job_id: int = 77, checkpoints: int = 2

@@ -1,4 +1,4 @@
-"""Whole jobs on real Spark: several pipelines, troubles in tasks, a JVM that dies under its driver."""
+"""Whole jobs on real Spark: several pipelines, failing tasks, a JVM that dies under its driver."""
 
 import os
 import signal
@@ -45,7 +45,8 @@ def test_pipelines_of_one_job_run_side_by_side_fused_and_with_sql(
 ) -> None:
     job = tmp_path / "job.conf"
     job.write_text(
-        f"""env {{ job.mode = "BATCH", job.name = "two", checkpoint.interval = 100, batch.max-rows = 200 }}
+        f"""env {{ job.mode = "BATCH", job.name = "two", checkpoint.interval = 100
+  batch.max-rows = 200 }}
 source {{ {fake("plain", 1000)}, {fake("t", 1000)} }}
 transform {{ Sql {{ plugin_input = "t", plugin_output = "even",
   query = "select id, name from t where id % 2 = 0" }} }}
@@ -67,7 +68,8 @@ def test_a_pipeline_that_fails_fails_the_job_and_stops_the_other_at_a_checkpoint
 ) -> None:
     job = tmp_path / "job.conf"
     job.write_text(
-        f"""env {{ job.mode = "BATCH", job.name = "one-fails", checkpoint.interval = 100, read_limit.rows_per_second = 100 }}
+        f"""env {{ job.mode = "BATCH", job.name = "one-fails", checkpoint.interval = 100
+  read_limit.rows_per_second = 100 }}
 source {{ {fake("good", 100_000)}, {fake("bad", 100)} }}
 transform {{ Sql {{ plugin_input = "bad", plugin_output = "worse",
   query = "select cast(name as int) as id from bad" }} }}
@@ -88,7 +90,8 @@ def test_troubles_in_tasks_and_commits_are_retried_without_a_trace_in_the_rows(
 ) -> None:
     job = tmp_path / "job.conf"
     job.write_text(
-        f"""env {{ job.mode = "BATCH", job.name = "trouble", checkpoint.interval = 100, batch.max-rows = 100
+        f"""env {{ job.mode = "BATCH", job.name = "trouble", checkpoint.interval = 100
+  batch.max-rows = 100
   job.retry.times = 50, job.retry.interval.seconds = 0 }}
 source {{ {fake("t", 1000)} }}
 sink {{ {files(tmp_path, "t")}, Chaos {{ plugin_input = "t", seed = 3
@@ -104,7 +107,8 @@ def test_a_jvm_that_dies_is_replaced_with_its_driver_and_a_killed_run_leaves_no_
 ) -> None:
     job, home = tmp_path / "job.conf", Home(tmp_path / "home")
     job.write_text(
-        f"""env {{ job.mode = "BATCH", job.name = "jvm", checkpoint.interval = 300, read_limit.rows_per_second = 100, job.retry.interval.seconds = 0 }}
+        f"""env {{ job.mode = "BATCH", job.name = "jvm", checkpoint.interval = 300
+  read_limit.rows_per_second = 100, job.retry.interval.seconds = 0 }}
 source {{ {fake("t", 900)} }}
 transform {{ Sql {{ plugin_input = "t", plugin_output = "u", query = "select id from t" }} }}
 sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
@@ -145,7 +149,7 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
                     and sum(p.value.checkpoints for p in snapshot.pipelines) >= checkpoints
                 ):
                     return session_members(snapshot.driver.value.process)
-            time.sleep(0.1)  # between two looks at another process
+            time.sleep(0.1)  # poll interval for another process
         pytest.fail(f"no {checkpoints} checkpoints within {PATIENCE_S} s")
 
     first = start()
@@ -158,7 +162,7 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
     end = time.monotonic() + 30
     while any((PROC / str(pid)).exists() for pid in members):
         assert time.monotonic() < end, "processes outlive a killed run"
-        time.sleep(0.1)  # between two looks at other processes
+        time.sleep(0.1)  # poll interval for other processes
     second = start()
     rows, said = second.communicate(timeout=PATIENCE_S)
     assert second.returncode == 0, said

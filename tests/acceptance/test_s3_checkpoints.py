@@ -35,7 +35,9 @@ PLAIN_PROGRAM = """
 import sys
 from tidegate.cli import run
 original = run.RunOptions
-run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
+run.RunOptions = lambda **options: original(
+    **options, driver_module="tidegate.testing.plain_driver"
+)
 sys.argv[1:] = sys.argv[2:]
 run.run()
 """
@@ -180,7 +182,8 @@ class World:
     def job(self, rows: int, rate: int) -> Path:
         file = self.root / "job.conf"
         file.write_text(
-            f"""env {{ job.mode = "BATCH", job.name = "s3", checkpoint.interval = 50, read_limit.rows_per_second = {rate} }}
+            f"""env {{ job.mode = "BATCH", job.name = "s3", checkpoint.interval = 50
+  read_limit.rows_per_second = {rate} }}
 source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",
   schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }} }}"""
@@ -207,7 +210,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
                 f"not within {PATIENCE_S} s:"
                 f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
-            time.sleep(0.05)  # between two looks at another process
+            time.sleep(0.05)  # poll interval for another process
 
     def ids(self) -> list[int]:
         return sorted(

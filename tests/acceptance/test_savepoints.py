@@ -47,7 +47,9 @@ RUN = """
 import sys
 from tidegate.cli import run
 original = run.RunOptions
-run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
+run.RunOptions = lambda **options: original(
+    **options, driver_module="tidegate.testing.plain_driver"
+)
 sys.argv[0] = "tidegate run"
 run.run()
 """
@@ -152,7 +154,7 @@ def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_th
     job.gets_on()
     again = tidegate(cluster, "savepoint", f"job-{job.id}")
     assert (again.exit_code, "is done" in again.output) == (0, True)
-    assert (job.status(), job.known().state.value.restarts) == (JobStatus.RUNNING, 0)  # type: ignore[union-attr]  # it is there
+    assert (job.status(), job.known().state.value.restarts) == (JobStatus.RUNNING, 0)
     listed = json.loads(tidegate(cluster, "savepoints", "list", str(job.id), "--json").stdout)
     assert len(listed) == 2
     assert listed[0]["pipelines"]["1"] < listed[1]["pipelines"]["1"]

@@ -60,12 +60,15 @@ FORMS = {  # what is hidden although no connector calls it secret
     "spark.hive.something": "Hive-hunter7",
     "spark.presigned": "https://s3.example/x?X-Amz-Signature=Signed-hunter7",
 }
-FREE = """custom_parameters { api_token = "Custom-hunter7", hook = "https://discord.com/api/webhooks/1/Discord-hunter7",
+FREE = """custom_parameters { api_token = "Custom-hunter7"
+  hook = "https://discord.com/api/webhooks/1/Discord-hunter7",
   nested { password = "Nested-hunter7", note = "Bearer Noted-hunter7" } }"""
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(
+    server.ServerSettings, driver_module="tidegate.testing.plain_driver"
+)
 main()
 """
 JOB = """

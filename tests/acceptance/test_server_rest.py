@@ -25,7 +25,9 @@ TIDEGATE = str(Path(sys.executable).parent / "tidegate")
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(
+    server.ServerSettings, driver_module="tidegate.testing.plain_driver"
+)
 main()
 """
 STREAM = """

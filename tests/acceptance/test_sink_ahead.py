@@ -57,7 +57,8 @@ class World:
                 f'LocalFile {{ plugin_input = "t", path = "{outputs[1]}", file_format_type ='
                 ' "parquet" }'
             )
-        return f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
+        return f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10
+  batch.max-rows = {BATCH_ROWS}, checkpoint.max-retained = 3
   job.retry.times = 0 }}
 source {{ FakeSource {{ plugin_output = "t", row.num = {ROWS}, seed = 3
   bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
@@ -160,7 +161,8 @@ def test_the_store_is_lost_between_the_first_checkpoint_of_one_pipeline_and_the_
         for name in "ab"
     ]
     world.file.write_text(
-        f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10, batch.max-rows = 10 }}
+        f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10
+  batch.max-rows = 10 }}
 source {{ {first}, {second} }}
 sink {{ {sinks[0]}, {sinks[1]} }}"""
     )

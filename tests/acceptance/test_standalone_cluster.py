@@ -255,7 +255,8 @@ def test_an_executor_killed_inside_a_streaming_job_loses_and_doubles_nothing(
         (inbox / f".{number}").write_text(text)
         (inbox / f".{number}").rename(inbox / f"{number}.json")
 
-    body = f"""source {{ LocalFile {{ path = "{inbox}", file_format_type = "json", discovery_mode = "continuous", scan_interval = 100, plugin_output = "a"
+    body = f"""source {{ LocalFile {{ path = "{inbox}", file_format_type = "json"
+  discovery_mode = "continuous", scan_interval = 100, plugin_output = "a"
   schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ Chaos {{ plugin_input = "a", places = ["write"], slow_ms = 1000 }}
 LocalFile {{ plugin_input = "a", path = "{tmp_path / "out"}", file_format_type = "parquet" }} }}"""

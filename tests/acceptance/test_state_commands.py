@@ -30,7 +30,8 @@ Tidegate = Callable[..., Result]
 
 
 def job_text(out: Path, *, mode: str = "STREAMING", env: str = "") -> str:
-    return f"""env {{ job.mode = "{mode}", job.name = "orders", checkpoint.interval = 10, batch.max-rows = 10 {env} }}
+    return f"""env {{ job.mode = "{mode}", job.name = "orders", checkpoint.interval = 10
+  batch.max-rows = 10 {env} }}
 source {{ FakeSource {{ plugin_output = "t", row.num = 60, seed = 3, schema {{
   fields {{ id = bigint, name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "json" }} }}"""
@@ -82,7 +83,8 @@ def tidegate(place: Place) -> Tidegate:
     """Call the command on that home; the expected exit code is 0 unless it is said."""
 
     def call(*words: str, code: int = 0) -> Result:
-        verb = main.get_command(None, words[0])  # type: ignore[arg-type]  # click asks for nothing else. Not through `main`: click keeps the first help it makes
+        # Not through `main`: click caches the first help text that it renders.
+        verb = main.get_command(None, words[0])  # type: ignore[arg-type]  # click allows None
         result = CliRunner().invoke(
             verb, list(words[1:]), env={"TIDEGATE_HOME": str(place.home.root)}
         )
@@ -373,7 +375,7 @@ def test_the_server_that_leads_looks_through_the_namespace_by_itself(
             while (told := document(tidegate("state", "du", "--json"))["collector"]) is None:
                 assert server.poll() is None
                 assert time.monotonic() < until_s
-                time.sleep(0.2)  # between two looks at another process
+                time.sleep(0.2)  # poll interval for another process
         finally:
             server.terminate()
             server.wait(PATIENCE_S)

@@ -61,7 +61,7 @@ def refused(act: Callable[[], Any]) -> Refused | None:
 
 
 def says_why(server: Server, job: Job, words: str) -> None:
-    """Health, submit and stop are refused with the reason; none of them is a mistake of the server."""
+    """Health, submit and stop are refused with the reason, not with an internal error."""
     health = until("a failing health", lambda: refused(lambda: server.get("/health")))
     assert health is not None
     assert (health.status, words in health.message) == (503, True), health
@@ -142,7 +142,7 @@ def test_another_store_in_its_place_is_refused_by_name_and_left_alone(cluster: C
         "from tidegate.store import Put, open_store;"
         f" open_store('sqlite:///{other}').transact(writes=[Put('jobs', 'a', {{}})])"
     )
-    subprocess.run([os.sys.executable, "-c", script], check=True)  # type: ignore[attr-defined]  # the interpreter of this test
+    subprocess.run([os.sys.executable, "-c", script], check=True)  # type: ignore[attr-defined]
     before = other.read_bytes()
     says_why(server, job, "another store is at")
     assert is_alive(driver)

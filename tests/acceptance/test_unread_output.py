@@ -115,7 +115,7 @@ def test_a_run_whose_output_goes_to_a_full_disk_fails_and_says_why(world: World)
 
 
 def test_a_run_on_a_terminal_that_is_closed_stops_and_can_be_resumed(world: World) -> None:
-    """The reader of the terminal goes; the process has another session, so that no SIGHUP tells it."""
+    """The terminal's reader closes; the process is in another session and gets no SIGHUP."""
     ours, theirs = pty.openpty()
     process = start(world, stdout=theirs, stderr=theirs)
     os.close(theirs)

@@ -24,13 +24,15 @@ PATIENCE_MS = PATIENCE_S * 1000
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
-verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
+verbs.ServerSettings = functools.partial(
+    server.ServerSettings, driver_module="tidegate.testing.plain_driver"
+)
 main()
 """
-STREAM = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 300, spark.app.secret = "hunter2" }}
-source {{ LocalFile {{ path = "{place}/in", file_format_type = "csv", plugin_output = "t"
-  discovery_mode = "continuous", scan_interval = 200,
-  schema {{ fields {{ id = bigint, name = string }} }} }} }}
+STREAM = """env {{ job.mode = "STREAMING", job.name = "{name}", checkpoint.interval = 300
+  spark.app.secret = "hunter2" }}
+source {{ LocalFile {{ path = "{place}/in", file_format_type = "csv", discovery_mode = "continuous"
+  plugin_output = "t", scan_interval = 200, schema {{ fields {{ id = bigint, name = string }}}}}}}}
 sink {{ LocalFile {{ plugin_input = "t", path = "{place}/out-{name}"
   file_format_type = "parquet" }} }}
 """
@@ -394,7 +396,7 @@ def test_nothing_is_asked_of_anybody_else(site: Site, page: Page) -> None:
 
 
 def test_the_page_survives_its_server(tmp_path: Path, page: Page) -> None:
-    """The server of a page is killed and comes back: the page goes on without being loaded again."""
+    """A page survives a kill and restart of its server without a reload."""
     site = Site(tmp_path, worker=False)
     try:
         page.goto(f"{site.url}/ui/jobs")

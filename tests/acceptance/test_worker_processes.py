@@ -57,8 +57,13 @@ from tidegate.clock import SystemClock
 from tidegate.store.open import open_store
 from tidegate.worker.host import WorkerThread, open_worker
 home, clock = Home(__import__("pathlib").Path(sys.argv[1])), SystemClock()
-settings = EngineSettings(worker=WorkerSettings(lease_ms=int(sys.argv[2]), slots=2, warm=int(sys.argv[3])))
-worker = open_worker(open_store(home.store_url), settings, home, clock, os.environ, module="tidegate.testing.plain_driver")
+settings = EngineSettings(
+    worker=WorkerSettings(lease_ms=int(sys.argv[2]), slots=2, warm=int(sys.argv[3]))
+)
+worker = open_worker(
+    open_store(home.store_url), settings, home, clock, os.environ,
+    module="tidegate.testing.plain_driver",
+)
 print(worker.me.id, flush=True)
 thread = WorkerThread(worker, clock)
 thread.start()
@@ -83,7 +88,8 @@ class World:
     def submit(self, *, rows: int = 100_000, mode: str = "STREAMING", rate: int = 100) -> None:
         file = self.root / "job.conf"
         file.write_text(
-            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50, read_limit.rows_per_second = {rate} }}
+            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50
+  read_limit.rows_per_second = {rate} }}
 source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",
   schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type = "parquet" }}
@@ -193,7 +199,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         end = time.monotonic() + PATIENCE_S
         while not look_at():
             assert time.monotonic() < end, f"not within {PATIENCE_S} s: {self.known}"
-            time.sleep(0.02)  # between two looks at another process
+            time.sleep(0.02)  # poll interval for another process
 
     def ended(self) -> bool:
         driver = self.known.driver
@@ -235,7 +241,7 @@ def world(memory_disk: Path) -> Iterator[World]:
 def test_a_worker_starts_the_driver_of_its_assignment_and_reports_its_end(world: World) -> None:
     world.submit(rows=20, mode="BATCH", rate=1000)
     id = world.worker()
-    record = from_document(WorkerRecord, world.store.get(WORKERS, id).value)  # type: ignore[union-attr]  # it is there
+    record = from_document(WorkerRecord, world.store.get(WORKERS, id).value)
     assert (record.id, record.slots) == (id, 2)
     world.assign(id)
     world.until(world.ended)

@@ -32,7 +32,8 @@ from tidegate.store.open import open_store
 from tidegate.testing.plain_engine import PlainEngine
 
 PATIENCE_S = 60
-JOB = """env {{ job.mode = "BATCH", job.name = "zombie", checkpoint.interval = 10, batch.max-rows = 10 }}
+JOB = """env {{ job.mode = "BATCH", job.name = "zombie", checkpoint.interval = 10
+  batch.max-rows = 10 }}
 source {{ FakeSource {{ row.num = 60, plugin_output = "t", seed = 5
   bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint, name = string }} }} }} }}
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "parquet" }} }}"""
@@ -41,7 +42,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "par
 class OtherHost(Claimant):
     """A leader that cannot reach the old driver's processes."""
 
-    def _bury(self, snapshot: JobSnapshot) -> None:
+    def _kill_and_confirm(self, snapshot: JobSnapshot) -> None:
         pass
 
 
@@ -109,7 +110,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         while not stopped(old.process.pid):
             assert old.poll() is None, old.stderr_tail(5)
             assert time.monotonic() < end
-            time.sleep(0.01)  # between two looks at another process
+            time.sleep(0.01)  # poll interval for another process
 
         second = OtherHost(store, storage, home).claim(submission("latest"))
         newer = driver_spec(EngineSettings(), home, job_id=7, generation=second.generation)

@@ -41,7 +41,8 @@ class CopyJob:
             primary_keys=["id"],
         )
         self.file.write_text(
-            f"""env {{ job.mode = "STREAMING", job.name = "cdc", checkpoint.interval = 10, job.retry.interval.seconds = 0, job.retry.times = 5 }}
+            f"""env {{ job.mode = "STREAMING", job.name = "cdc", checkpoint.interval = 10
+  job.retry.interval.seconds = 0, job.retry.times = 5 }}
 source {{ {reader} {{ {read} }} }}
 sink {{ Jdbc {{ driver = "org.postgresql.Driver"
 {written} }} }}"""

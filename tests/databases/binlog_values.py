@@ -257,12 +257,27 @@ MARIADB = {
         ],
     ),
 }
-_OPAQUE = """json_object('d', cast(1.50 as decimal(10,2)), 't', cast('2024-01-02 03:04:05.6' as datetime(6)), 'x', cast('2024-01-02' as date))
-json_object('h', cast('-12:00:01' as time), 'b', x'0102', 'n', cast(0 as decimal(65,30)), 'f', 1e20, 'u', cast(18446744073709551615 as unsigned))
-json_array(cast(0.5 as decimal(3,3)), cast(-12345678901234567890.123 as decimal(40,3)), point(1,2), cast('838:59:59.000001' as time(6)), b'101')
-json_array(1.5e0, -1e-7, 1e0 / 3, cast('2024' as year), timestamp'2024-01-01 00:00:00.5', cast(-0.5 as decimal(2,1)), -0e0, 1e22, 12345e-10)
-cast(cast('0000-00-00' as date) as json)
-cast(1e15 as json)""".splitlines()
+_OPAQUE = [
+    (
+        "json_object('d', cast(1.50 as decimal(10,2)), 't', "
+        "cast('2024-01-02 03:04:05.6' as datetime(6)), 'x', cast('2024-01-02' as date))"
+    ),
+    (
+        "json_object('h', cast('-12:00:01' as time), 'b', x'0102', 'n', "
+        "cast(0 as decimal(65,30)), 'f', 1e20, 'u', cast(18446744073709551615 as unsigned))"
+    ),
+    (
+        "json_array(cast(0.5 as decimal(3,3)), "
+        "cast(-12345678901234567890.123 as decimal(40,3)), point(1,2), "
+        "cast('838:59:59.000001' as time(6)), b'101')"
+    ),
+    (
+        "json_array(1.5e0, -1e-7, 1e0 / 3, cast('2024' as year), "
+        "timestamp'2024-01-01 00:00:00.5', cast(-0.5 as decimal(2,1)), -0e0, 1e22, 12345e-10)"
+    ),
+    "cast(cast('0000-00-00' as date) as json)",
+    "cast(1e15 as json)",
+]
 MYSQL = {
     "vectors": (
         "a vector(3), b vector, c int",

@@ -24,8 +24,12 @@ PLAIN = """
 import functools, sys, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main, run
 original = run.RunOptions
-run.RunOptions = lambda **options: original(**options, driver_module="tidegate.testing.plain_driver")
-verbs.ServerSettings = functools.partial(server.ServerSettings, driver_module="tidegate.testing.plain_driver")
+run.RunOptions = lambda **options: original(
+    **options, driver_module="tidegate.testing.plain_driver"
+)
+verbs.ServerSettings = functools.partial(
+    server.ServerSettings, driver_module="tidegate.testing.plain_driver"
+)
 main()
 """
 

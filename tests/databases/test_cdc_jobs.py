@@ -103,7 +103,8 @@ def test_killed_mariadb_snapshot_resumes_at_the_chunk(
     before = list(
         mariadb.execute(f"select {COLUMNS} from orders order by id", database=maria.database)
     )
-    reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
+    reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = ""
+  table-names = ["{maria.database}.orders"]
       stop.mode = "latest", snapshot.split.size = 40 }}"""
     story = KilledJob(runs, tmp_path, job(reader, pg))
     first = (
@@ -132,7 +133,8 @@ def test_an_added_column_reaches_the_target_of_a_running_job(
         "insert into orders values (1, 'a'), (2, 'b')",
         database=maria.database,
     )
-    reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = "", table-names = ["{maria.database}.orders"]
+    reader = f"""MySQL-CDC {{ url = "{maria.url}", username = "root", password = ""
+  table-names = ["{maria.database}.orders"]
       schema-changes.enabled = true }}"""
     file = tmp_path / "job.conf"
     file.write_text(
@@ -204,7 +206,8 @@ def test_killed_slot_job_loses_no_rows(
             "insert into orders select s, 'name ' || s, s / 4.0, case when s % 3 = 0 then 'x' end"
             " from generate_series(1, 200) s"
         )
-        reader = f"""Postgres-CDC {{ url = "{pg.url}", username = "postgres", password = "any", table-names = ["{pg.database}.public.orders"]
+        reader = f"""Postgres-CDC {{ url = "{pg.url}", username = "postgres", password = "any"
+  table-names = ["{pg.database}.public.orders"]
           slot.name = "jobs", stop.mode = "latest", snapshot.split.size = 40 }}"""
         story = KilledJob(runs, tmp_path, job(reader, pg))
         making = [

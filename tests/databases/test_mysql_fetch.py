@@ -19,7 +19,10 @@ echo "$*" >> {log}
 case "$*" in
   indextargets*) echo http://packages.example/debian; echo http://packages.example/debian-security;;
   *install*) [ -e {fails} ] && echo "E: no such package" >&2 && exit 1
-    for word in "$@"; do case "$word" in Dir::Cache::archives=*) touch "${{word#*=}}/mysql-server-core.deb" "${{word#*=}}/perl.deb";; esac; done;;
+    for word in "$@"; do case "$word" in
+      Dir::Cache::archives=*)
+        touch "${{word#*=}}/mysql-server-core.deb" "${{word#*=}}/perl.deb";;
+    esac; done;;
 esac
 """
 DPKG = (

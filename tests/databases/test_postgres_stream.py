@@ -408,7 +408,8 @@ url, slot = sys.argv[1:]
 address = parse_url(url, "postgres", "any")
 for line in sys.stdin:
     start, end = json.loads(line)
-    lists = message_lists(lambda: PostgresSession(address), SlotRange(slot=slot, publication="p", start=start, end=end))
+    span = SlotRange(slot=slot, publication="p", start=start, end=end)
+    lists = message_lists(lambda: PostgresSession(address), span)
     print(json.dumps([m.hex() for many in lists for m in many]), flush=True)
 """
 

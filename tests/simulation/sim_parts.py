@@ -229,7 +229,7 @@ class SimCommitter(Committer):
 
 
 class SimSink(Sink):
-    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # all staged names are different here
+    def writer(self, task: WriteTask) -> Writer:  # noqa: ARG002  # staged names never collide here
         return SimWriter()
 
     def committer(self) -> Committer:

@@ -42,10 +42,10 @@ from tidegate.model.records import (
     SavepointRequest,
 )
 from tidegate.pipeline.attempts import run_pipeline
+from tidegate.pipeline.context import PipelineContext
 from tidegate.pipeline.engine import Batch, Written
 from tidegate.pipeline.graph import Graph
 from tidegate.pipeline.ledger import Ledger
-from tidegate.pipeline.context import PipelineContext
 from tidegate.pipeline.progress import PipelineProgress
 from tidegate.pipeline.savepoints import SavepointCoordinator
 from tidegate.runner.driver_spec import driver_spec
@@ -111,8 +111,8 @@ class FarAway(Claimant):
     them.
     """
 
-    def _bury(self, snapshot: JobSnapshot) -> None:
-        """They may well be alive."""
+    def _kill_and_confirm(self, snapshot: JobSnapshot) -> None:
+        """Do nothing: the processes may well be alive."""
 
 
 class YieldingEngine(PlainEngine):
@@ -185,10 +185,10 @@ class World:
             self.watch.see(transaction)
             return revision
 
-        self.store.backend.apply = watched  # type: ignore[method-assign]  # the backend of this life only
+        self.store.backend.apply = watched  # type: ignore[method-assign]
 
     # -- what happens
-    # ------------------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def broken(self, what: str) -> None:
         self.complaints.append(what)
@@ -362,7 +362,7 @@ class World:
                 process.stop.set()
 
     # -- a life
-    # ------------------------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def live(self) -> None:
         """Chaos, then calm, then the reckoning. Broken says what went wrong."""
@@ -520,7 +520,7 @@ class World:
         self.turns.actors = self.turns.alive()
 
     # -- the reckoning
-    # -----------------------------------------------------------------------------------------------------------------------
+    # ----------------------------------------------------------------------------------------------
 
     def _expected(self, pipeline: int, initial: dict[str, Any]) -> list[int]:
         plan = next(p for p in self.plan.pipelines if p.id == pipeline)
