@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 for name in ("cluster_kit", "cluster_members", "cluster_stores"):
     pytest.register_assert_rewrite(name)
 from cluster_stores import (  # noqa: E402  # fixtures
-    cluster,  # noqa: F401
-    cluster_etcd,  # noqa: F401
-    cluster_postgres,  # noqa: F401
-    own_cluster,  # noqa: F401
-    shared_cluster,  # noqa: F401
+    cluster,  # noqa: F401  # a fixture
+    cluster_etcd,  # noqa: F401  # a fixture
+    cluster_postgres,  # noqa: F401  # a fixture
+    own_cluster,  # noqa: F401  # a fixture
+    shared_cluster,  # noqa: F401  # a fixture
 )
 
 

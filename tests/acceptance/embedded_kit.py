@@ -30,7 +30,7 @@ main()
 """
 
 
-class World:
+class Installation:
     """A home, a job file and the processes of a test."""
 
     def __init__(self, root: Path) -> None:
@@ -44,7 +44,7 @@ class World:
     ) -> Path:
         file = self.root / "job.conf"
         file.write_text(
-            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50
+            f"""env {{ job.mode = "{mode}", job.name = "orders", checkpoint.interval = 50
   read_limit.rows_per_second = {rate}
   job.retry.times = {retries}, job.retry.interval.seconds = 0 }}
 source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",

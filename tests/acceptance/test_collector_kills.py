@@ -28,7 +28,7 @@ source {{ FakeSource {{ plugin_output = "t", row.num = 40, seed = 3, schema {{
 sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "json" }} }}"""
 
 
-class World:
+class Installation:
     """An installation with a job that can be resumed, and one that the history has forgotten."""
 
     def __init__(self, home: Path, runs: CrashRuns) -> None:
@@ -75,19 +75,19 @@ def test_a_kill_at_any_failpoint_of_the_collector_loses_nothing(
 ) -> None:
     names = [name for name in failpoint_names() if name.startswith("collector.")]
     for name in names:
-        world = World(memory_disk / name, runs)
-        shutil.copytree(template, world.home)
-        kept, left = world.files("7"), world.files("9")
+        installation = Installation(memory_disk / name, runs)
+        shutil.copytree(template, installation.home)
+        kept, left = installation.files("7"), installation.files("9")
         assert kept
         assert left
         story = [COLLECT, UNDO] if name.startswith(WITH_UNDO) else [COLLECT, PURGE]
-        results = [world.state(words, name) for words in story]
+        results = [installation.state(words, name) for words in story]
         assert KILLED in [result.code for result in results], name
-        assert world.files("7") == kept, name
+        assert installation.files("7") == kept, name
         for words in story:
-            last = world.state(words)
+            last = installation.state(words)
             assert last.code == 0 or "no quarantine" in last.error, f"{name}: {last.error}"
-        assert world.files("7") == kept, name
-        assert world.files("9") == (left if UNDO in story else {}), name
+        assert installation.files("7") == kept, name
+        assert installation.files("9") == (left if UNDO in story else {}), name
         if PURGE in story:
-            assert not (Home(world.home).checkpoints / "_quarantine").exists(), name
+            assert not (Home(installation.home).checkpoints / "_quarantine").exists(), name

@@ -73,7 +73,7 @@ class Member:
         self.process.wait()
 
 
-class World:
+class Installation:
     def __init__(self, place: Path) -> None:
         self.place, self.members = place, list[Member]()
         (place / "tidegate.yaml").write_text("tidegate:\n  coordinator:\n    lease-ms: 1500\n")
@@ -98,8 +98,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    made = Installation(tmp_path)
     yield made
     made.close()
 
@@ -108,10 +108,12 @@ def addresses(member: Member) -> set[str]:
     return {each["address"] for each in member.ask("/api/v1/coordinators")}
 
 
-def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(world: World) -> None:
-    leader = world.serve()
+def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(
+    installation: Installation,
+) -> None:
+    leader = installation.serve()
     until("a leader", lambda: leader.ask("/api/v1/overview")["leader"])
-    follower, lost = world.serve(), world.serve()
+    follower, lost = installation.serve(), installation.serve()
     for each in (leader, follower, lost):
         until(
             "all three", lambda each=each: addresses(each) == {leader.url, follower.url, lost.url}
@@ -133,7 +135,7 @@ def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(worl
     }
 
     lost.told(signal.SIGKILL)
-    until("two in the store", lambda: len(world.kept()) == 2)
+    until("two in the store", lambda: len(installation.kept()) == 2)
     until("two at the follower", lambda: addresses(follower) == {leader.url, follower.url})
     assert leader.told(signal.SIGTERM) == 0
     until(
@@ -144,7 +146,7 @@ def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(worl
         ),
     )
     assert follower.told(signal.SIGTERM) == 0
-    assert world.kept() == []
+    assert installation.kept() == []
 
 
 def places() -> list[object]:
@@ -158,27 +160,29 @@ def test_all_places_of_announcements_are_in_the_two_tests_below() -> None:
 
 
 @pytest.mark.parametrize("place", places())
-def test_a_server_that_dies_while_it_comes_or_goes_leaves_nothing(world: World, place: str) -> None:
-    leader = world.serve()
-    victim = world.start(f"{place}@2" if place.startswith("server.announce") else place)
+def test_a_server_that_dies_while_it_comes_or_goes_leaves_nothing(
+    installation: Installation, place: str
+) -> None:
+    leader = installation.serve()
+    victim = installation.start(f"{place}@2" if place.startswith("server.announce") else place)
     if place.startswith("server.withdraw"):
         until("the victim", lambda: victim.ask("/health"))
-        until("its name", lambda: len(world.kept()) == 2)
+        until("its name", lambda: len(installation.kept()) == 2)
         victim.process.send_signal(signal.SIGTERM)
     assert victim.process.wait(PATIENCE_S) == -signal.SIGKILL
-    until("its name gone", lambda: len(world.kept()) == 1)
+    until("its name gone", lambda: len(installation.kept()) == 1)
     until("alone", lambda: addresses(leader) == {leader.url})
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_a_leader_that_dies_while_it_sweeps_is_followed_by_one_that_goes_on(
-    world: World, side: str
+    installation: Installation, side: str
 ) -> None:
-    victim = world.start(f"server.sweep.{side}")
+    victim = installation.start(f"server.sweep.{side}")
     until("a leader", lambda: victim.ask("/api/v1/overview")["leader"])
-    lost, heir = world.serve(), world.serve()
-    until("three", lambda: len(world.kept()) == 3)
+    lost, heir = installation.serve(), installation.serve()
+    until("three", lambda: len(installation.kept()) == 3)
     lost.told(signal.SIGKILL)
     assert victim.process.wait(PATIENCE_S) == -signal.SIGKILL
-    until("only the heir", lambda: len(world.kept()) == 1 and addresses(heir) == {heir.url})
+    until("only the heir", lambda: len(installation.kept()) == 1 and addresses(heir) == {heir.url})

@@ -83,7 +83,7 @@ sink {{ LocalFile {{ plugin_input = [{", ".join(f'"{name}"' for name in names)}]
 SHAPES = [Shape(mode, sources) for mode in ("BATCH", "STREAMING") for sources in (1, 3)]
 
 
-class World:
+class Scenario:
     """A killed run, and what is done to it."""
 
     def __init__(self, root: Path, shape: Shape, runs: CrashRuns) -> None:
@@ -96,7 +96,7 @@ class World:
         root.mkdir(exist_ok=True)
         self.file.write_text(shape.text(self.out))
 
-    def killed(self, place: str) -> "World":
+    def killed(self, place: str) -> "Scenario":
         result = self.runs.run(
             RunRequest(home=str(self.home.root), file=str(self.file), failpoints=place)
         )
@@ -242,11 +242,13 @@ def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(
             (number + DAMAGES.index(damage)) % len(SHAPES)
         ]  # every damage meets every shape, and every case does
         case = f"{shape} killed at {killed_at}, {count} damaged"
-        world = World(place / str(number), shape, runs).killed(killed_at)
-        retained, first_new_id = world.state().retained, world.next_id()
-        names = {world.directory(ref): damage.do(world.directory(ref)) for ref in retained[-count:]}
+        scenario = Scenario(place / str(number), shape, runs).killed(killed_at)
+        retained, first_new_id = scenario.state().retained, scenario.next_id()
+        names = {
+            scenario.directory(ref): damage.do(scenario.directory(ref)) for ref in retained[-count:]
+        }
 
-        ran = world.resume()
+        ran = scenario.resume()
 
         told = "\n".join(ran.claim.notes)
         restored = RETAINED[-count - 1]
@@ -254,10 +256,10 @@ def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(
         for directory, name in names.items():
             assert f"checkpoint {directory} is damaged: {name} " in told, case
         assert f"goes back to checkpoint {restored}: " in told
-        assert world.ids() == world.expected(first_new_id), case
+        assert scenario.ids() == scenario.expected(first_new_id), case
         after = [
             ref.checkpoint
-            for pipeline in world.known().pipelines
+            for pipeline in scenario.known().pipelines
             for ref in pipeline.value.retained
         ]  # of a stream: a finished job has none
         assert after in (
@@ -267,19 +269,19 @@ def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(
 
 
 def test_a_damaged_older_checkpoint_does_not_stand_in_the_way(place: Path, runs: CrashRuns) -> None:
-    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
-    for ref in world.state().retained[:-1]:
-        empty(manifest(world.directory(ref)))
-    assert world.resume().claim.restored == {1: 4}
-    assert world.ids() == world.shape.rows(BATCHES)
+    scenario = Scenario(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    for ref in scenario.state().retained[:-1]:
+        empty(manifest(scenario.directory(ref)))
+    assert scenario.resume().claim.restored == {1: 4}
+    assert scenario.ids() == scenario.shape.rows(BATCHES)
 
 
 def test_a_damaged_checkpoint_that_is_wanted_by_its_id_is_refused_with_those_that_are_sound(
     place: Path, runs: CrashRuns
 ) -> None:
-    world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
-    flip(source_state(world.directory(world.state().retained[1])))
-    before = world.files()
+    scenario = Scenario(place, SHAPES[0], runs).killed(NOTHING_PENDING)
+    flip(source_state(scenario.directory(scenario.state().retained[1])))
+    before = scenario.files()
     with pytest.raises(
         UserError,
         match=(
@@ -287,30 +289,33 @@ def test_a_damaged_checkpoint_that_is_wanted_by_its_id_is_refused_with_those_tha
             r" pipeline 1: 2, 4"
         ),
     ):
-        world.resume("checkpoint:3")
-    assert world.files() == before
+        scenario.resume("checkpoint:3")
+    assert scenario.files() == before
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"{shape.mode.lower()}-{shape.sources}")
 def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_is_changed(
     place: Path, runs: CrashRuns, shape: Shape
 ) -> None:
-    world = World(place, shape, runs).killed(SINK_IS_AHEAD)
+    scenario = Scenario(place, shape, runs).killed(SINK_IS_AHEAD)
     acts = [truncate, Path.unlink, flip]
     names = [
-        (ref, Damage("", act, manifest if act is flip else source_state).do(world.directory(ref)))
-        for ref, act in zip(world.state().retained, acts, strict=True)
+        (
+            ref,
+            Damage("", act, manifest if act is flip else source_state).do(scenario.directory(ref)),
+        )
+        for ref, act in zip(scenario.state().retained, acts, strict=True)
     ]
-    before, known = world.files(), world.known()
+    before, known = scenario.files(), scenario.known()
 
     for restore in ("latest", "auto"):
         with pytest.raises(UserError) as refused:
-            world.resume(restore)
+            scenario.resume(restore)
         for ref, name in names:
-            assert f"checkpoint {world.directory(ref)} is damaged: {name} " in str(refused.value)
+            assert f"checkpoint {scenario.directory(ref)} is damaged: {name} " in str(refused.value)
         assert "--restore fresh" in str(refused.value)
-    assert world.files() == before
-    assert world.known() == known
+    assert scenario.files() == before
+    assert scenario.known() == known
 
 
 # -- what `tidegate checkpoints` says
@@ -320,13 +325,13 @@ def test_where_all_are_damaged_the_run_is_refused_with_their_names_and_nothing_i
 def test_verify_names_every_damaged_checkpoint_and_ends_with_1(
     place: Path, runs: CrashRuns
 ) -> None:
-    world = World(place, SHAPES[1], runs).killed(NOTHING_PENDING)
-    sound = world.tell("verify")
+    scenario = Scenario(place, SHAPES[1], runs).killed(NOTHING_PENDING)
+    sound = scenario.tell("verify")
     assert (sound.exit_code, sound.output.count(": sound")) == (0, 3)
 
-    truncate(sink_state(world.directory(world.state().retained[1])))
-    shutil.rmtree(world.directory(world.state().retained[2]))
-    told = world.tell("verify", "damage")
+    truncate(sink_state(scenario.directory(scenario.state().retained[1])))
+    shutil.rmtree(scenario.directory(scenario.state().retained[2]))
+    told = scenario.tell("verify", "damage")
     assert told.exit_code == 1
     first, second, third = told.output.splitlines()
     assert first.endswith("checkpoint 2: sound")
@@ -334,27 +339,27 @@ def test_verify_names_every_damaged_checkpoint_and_ends_with_1(
     assert "Sink[0]-LocalFile/state-data has " in second
     assert "checkpoint 4: " in third
     assert "is missing, with its whole directory" in third
-    assert world.tell("verify", "7", "2").exit_code == 0
-    assert world.tell("verify", "7", "3").exit_code == 1
+    assert scenario.tell("verify", "7", "2").exit_code == 0
+    assert scenario.tell("verify", "7", "3").exit_code == 1
 
 
 def test_show_refuses_a_damaged_checkpoint_by_name_and_shows_a_sound_one(
     place: Path, runs: CrashRuns
 ) -> None:
-    world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
-    flip(manifest(world.directory(world.state().retained[-1])))
-    damaged = world.tell("show", "7")
+    scenario = Scenario(place, SHAPES[0], runs).killed(NOTHING_PENDING)
+    flip(manifest(scenario.directory(scenario.state().retained[-1])))
+    damaged = scenario.tell("show", "7")
     assert damaged.exit_code != 0
     assert "/7/1/4 is damaged: _manifest.json does not match its checksum" in damaged.output
-    sound = world.tell("show", "7", "3")
+    sound = scenario.tell("show", "7", "3")
     assert sound.exit_code == 0
     assert json.loads(sound.output)[0]["manifest"]["checkpoint"] == 3
 
 
 def test_list_shows_which_checkpoints_are_damaged(place: Path, runs: CrashRuns) -> None:
-    world = World(place, SHAPES[0], runs).killed(NOTHING_PENDING)
-    empty(manifest(world.directory(world.state().retained[-1])))
-    told = world.tell("list")
+    scenario = Scenario(place, SHAPES[0], runs).killed(NOTHING_PENDING)
+    empty(manifest(scenario.directory(scenario.state().retained[-1])))
+    told = scenario.tell("list")
     assert told.exit_code == 0
     assert ["damaged" in line for line in told.output.splitlines()[1:]] == [False, False, True]
 
@@ -363,21 +368,23 @@ def test_list_shows_which_checkpoints_are_damaged(place: Path, runs: CrashRuns) 
 # --------------------------------------------------------------------------------------------------
 
 
-def record_of(world: World, checkpoint: int) -> Path:
-    (found,) = (world.out / ".tidegate").rglob(f"commits/{checkpoint}.json")
+def record_of(scenario: Scenario, checkpoint: int) -> Path:
+    (found,) = (scenario.out / ".tidegate").rglob(f"commits/{checkpoint}.json")
     return found
 
 
-def data_of(world: World) -> dict[str, bytes]:
+def data_of(scenario: Scenario) -> dict[str, bytes]:
     """What a reader of the output sees."""
     return {
-        str(p): p.read_bytes() for p in world.out.rglob("*.parquet") if ".tidegate" not in p.parts
+        str(p): p.read_bytes()
+        for p in scenario.out.rglob("*.parquet")
+        if ".tidegate" not in p.parts
     }
 
 
-def refused(world: World) -> str:
+def refused(scenario: Scenario) -> str:
     """The failure of a run that must not get anywhere."""
-    ran = run_in_process(str(world.file), world.home, PlainEngine(), restore="latest")
+    ran = run_in_process(str(scenario.file), scenario.home, PlainEngine(), restore="latest")
     assert ran.outcome.status is JobStatus.FAILED
     return ran.outcome.failures[-1].message
 
@@ -387,51 +394,51 @@ def refused(world: World) -> str:
 def test_a_damaged_record_of_the_file_sink_fails_the_job_by_name_and_changes_no_row(
     place: Path, runs: CrashRuns, act: Callable[[Path], None], newest: bool
 ) -> None:
-    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    scenario = Scenario(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
     if newest:  # then batches 4 and 5 are to be taken back, else 5 is to be recognised
-        empty(manifest(world.directory(world.state().retained[-1])))
-    victim, before = record_of(world, 5), data_of(world)
+        empty(manifest(scenario.directory(scenario.state().retained[-1])))
+    victim, before = record_of(scenario, 5), data_of(scenario)
     whole = victim.read_bytes()
     act(victim)
 
-    message = refused(world)
+    message = refused(scenario)
 
     assert str(victim) in message
     assert "damaged" in message
-    assert data_of(world) == before
+    assert data_of(scenario) == before
 
     victim.write_bytes(whole)
-    world.resume()
-    assert world.ids() == world.shape.rows(BATCHES)
+    scenario.resume()
+    assert scenario.ids() == scenario.shape.rows(BATCHES)
 
 
 def test_one_changed_bit_in_a_record_of_the_file_sink_is_found(
     place: Path, runs: CrashRuns
 ) -> None:
-    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
-    empty(manifest(world.directory(world.state().retained[-1])))
-    victim, before = record_of(world, 5), data_of(world)
+    scenario = Scenario(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    empty(manifest(scenario.directory(scenario.state().retained[-1])))
+    victim, before = record_of(scenario, 5), data_of(scenario)
     data = victim.read_bytes()
     at = data.index(b".parquet") - 1
     victim.write_bytes(
         data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
     )  # the name of the file that is to be taken back
 
-    assert str(victim) in refused(world)
-    assert data_of(world) == before
+    assert str(victim) in refused(scenario)
+    assert data_of(scenario) == before
 
 
 @pytest.mark.parametrize("newest", [False, True], ids=["repeated-batch", "batch-to-take-back"])
 def test_a_lost_record_of_the_file_sink_doubles_nothing(
     place: Path, runs: CrashRuns, newest: bool
 ) -> None:
-    world = World(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
+    scenario = Scenario(place, SHAPES[0], runs).killed(SINK_IS_AHEAD)
     if newest:
-        empty(manifest(world.directory(world.state().retained[-1])))
-    record_of(world, 5).unlink()
-    ran = run_in_process(str(world.file), world.home, PlainEngine(), restore="latest")
+        empty(manifest(scenario.directory(scenario.state().retained[-1])))
+    record_of(scenario, 5).unlink()
+    ran = run_in_process(str(scenario.file), scenario.home, PlainEngine(), restore="latest")
     if ran.outcome.status is JobStatus.FINISHED:
-        assert world.ids() == world.shape.rows(BATCHES)
+        assert scenario.ids() == scenario.shape.rows(BATCHES)
     else:
-        assert world.ids() == world.shape.rows(5)
+        assert scenario.ids() == scenario.shape.rows(5)
         assert "5.json" in ran.outcome.failures[-1].message

@@ -26,7 +26,7 @@ ROWS = {1: 80, 2: 70}  # of the pipelines: files, chaos
 NEWER = 99
 
 
-class World:
+class Installation:
     """A new installation, whose store knows nothing, with the checkpoint storage of another
     version.
     """
@@ -71,33 +71,35 @@ class World:
 
 
 @pytest.fixture(params=VERSIONS)
-def world(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+def installation(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Installation:
     monkeypatch.chdir(tmp_path)  # the paths of the golden job file are relative
-    return World(tmp_path, request.param)
+    return Installation(tmp_path, request.param)
 
 
 def test_this_version_has_its_golden_state() -> None:
     assert VERSIONS
 
 
-def test_the_latest_checkpoints_of_every_version_are_restored(world: World) -> None:
-    newest = world.newest()
-    world.check(world.run("latest"), newest)
+def test_the_latest_checkpoints_of_every_version_are_restored(installation: Installation) -> None:
+    newest = installation.newest()
+    installation.check(installation.run("latest"), newest)
 
 
 def test_the_savepoint_of_every_version_is_restored_under_its_own_id_and_by_another_job(
-    world: World,
+    installation: Installation,
 ) -> None:
-    savepoint = world.savepoint()
-    assert Savepoints(world.home.checkpoints).read(savepoint.path) == savepoint
-    world.check(
-        world.run(f"savepoint:{savepoint.id}"),
+    savepoint = installation.savepoint()
+    assert Savepoints(installation.home.checkpoints).read(savepoint.path) == savepoint
+    installation.check(
+        installation.run(f"savepoint:{savepoint.id}"),
         {p: point.checkpoint for p, point in savepoint.pipelines.items()},
     )
     for output in ("files", "chaos"):
-        shutil.rmtree(world.root / output)
-    world.check(
-        world.run(f"path:{savepoint.path}", job_id=8),
+        shutil.rmtree(installation.root / output)
+    installation.check(
+        installation.run(f"path:{savepoint.path}", job_id=8),
         {p: point.checkpoint for p, point in savepoint.pipelines.items()},
     )
 
@@ -109,20 +111,20 @@ def newer(file: Path) -> None:
     file.write_text(json.dumps(document, sort_keys=True, indent=1) + "\n")
 
 
-def test_a_checkpoint_of_a_newer_version_is_refused_by_name(world: World) -> None:
-    newest = world.newest()[1]
-    directory = world.home.checkpoints / "7" / "1" / str(newest)
+def test_a_checkpoint_of_a_newer_version_is_refused_by_name(installation: Installation) -> None:
+    newest = installation.newest()[1]
+    directory = installation.home.checkpoints / "7" / "1" / str(newest)
     newer(directory / "_manifest.json")
     with pytest.raises(TidegateError) as refused:
-        world.run(f"path:7/1/{newest}")
+        installation.run(f"path:7/1/{newest}")
     assert str(directory) in str(refused.value)
     assert f"version {NEWER}" in str(refused.value)
 
 
-def test_a_savepoint_of_a_newer_version_is_refused_by_name(world: World) -> None:
-    savepoint = world.savepoint()
-    newer(world.home.checkpoints / savepoint.path / "_savepoint.json")
+def test_a_savepoint_of_a_newer_version_is_refused_by_name(installation: Installation) -> None:
+    savepoint = installation.savepoint()
+    newer(installation.home.checkpoints / savepoint.path / "_savepoint.json")
     with pytest.raises(TidegateError) as refused:
-        world.run(f"savepoint:{savepoint.id}")
+        installation.run(f"savepoint:{savepoint.id}")
     assert savepoint.path in str(refused.value)
     assert f"version {NEWER}" in str(refused.value)

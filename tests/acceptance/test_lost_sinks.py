@@ -35,7 +35,7 @@ LOST = "has lost its record: checkpoint"
 
 
 class AtBatch(PlainEngine):
-    """Does something to the world once, right after the tasks of a batch: before its commit."""
+    """Does something to the target once, right after the tasks of a batch: before its commit."""
 
     def __init__(self, checkpoint: int, act: Callable[[], object]) -> None:
         self.checkpoint = checkpoint
@@ -69,7 +69,7 @@ class CopiesAndFails(AtBatch):
         return super().run(graph, batch) if batch.checkpoint < 6 else FailsFrom(6).run(graph, batch)
 
 
-class World:
+class Scenario:
     """A job of eighty rows, ten a batch, into one target."""
 
     def __init__(self, root: Path, kind: str, *, retries: int = 0, more: str = "") -> None:
@@ -101,7 +101,7 @@ sink {{ {sinks[kind]} }}"""
             str(self.file), self.home, engine or PlainEngine(), restore=restore, **more
         )  # type: ignore[arg-type]  # as it is asked for
 
-    def stopped(self) -> "World":
+    def stopped(self) -> "Scenario":
         """Failed after its fourth checkpoint, with the fifth batch begun."""
         assert self.run(engine=FailsFrom(5)).outcome.status is JobStatus.FAILED
         assert self.ids() == list(range(4 * BATCH_ROWS))
@@ -138,14 +138,14 @@ sink {{ {sinks[kind]} }}"""
             store.close()
 
 
-def empty(world: World) -> None:
+def empty(scenario: Scenario) -> None:
     """A mount point without its disk."""
-    shutil.rmtree(world.target)
-    world.target.mkdir()
+    shutil.rmtree(scenario.target)
+    scenario.target.mkdir()
 
 
-def remove(world: World) -> None:
-    shutil.rmtree(world.target)
+def remove(scenario: Scenario) -> None:
+    shutil.rmtree(scenario.target)
 
 
 @pytest.fixture(autouse=True)
@@ -165,72 +165,72 @@ def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 @pytest.mark.parametrize("harm", [empty, remove])
 def test_a_restore_into_a_target_without_its_record_needs_consent(
-    tmp_path: Path, kind: str, harm: Callable[[World], None]
+    tmp_path: Path, kind: str, harm: Callable[[Scenario], None]
 ) -> None:
-    world = World(tmp_path, kind).stopped()
-    harm(world)
-    before = world.seen()
+    scenario = Scenario(tmp_path, kind).stopped()
+    harm(scenario)
+    before = scenario.seen()
     with pytest.raises(NeedsConsent, match=LOST) as refused:
-        world.run("latest")
-    assert str(world.target) in str(refused.value)
+        scenario.run("latest")
+    assert str(scenario.target) in str(refused.value)
     assert "--on-sink-lost continue" in str(refused.value)
-    assert world.seen() == before, "nothing was written"
-    ran = world.run("latest", on_sink_lost="continue")
+    assert scenario.seen() == before, "nothing was written"
+    ran = scenario.run("latest", on_sink_lost="continue")
     assert ran.outcome.status is JobStatus.FINISHED, ran.outcome.failures
-    assert world.ids() == list(range(4 * BATCH_ROWS, ROWS))
+    assert scenario.ids() == list(range(4 * BATCH_ROWS, ROWS))
 
 
 @pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 @pytest.mark.parametrize("harm", [empty, remove])
 def test_a_driver_that_finds_no_record_fails_by_name_and_writes_nothing(
-    tmp_path: Path, kind: str, harm: Callable[[World], None]
+    tmp_path: Path, kind: str, harm: Callable[[Scenario], None]
 ) -> None:
-    world = World(tmp_path, kind, retries=1).stopped()
-    harm(world)
-    before = world.seen()
-    assert world.run("latest").outcome.status is JobStatus.FAILED
-    condition, message = world.failure()
+    scenario = Scenario(tmp_path, kind, retries=1).stopped()
+    harm(scenario)
+    before = scenario.seen()
+    assert scenario.run("latest").outcome.status is JobStatus.FAILED
+    condition, message = scenario.failure()
     assert condition == "sink-record-lost"
     assert LOST in message
-    assert str(world.target) in message
-    assert world.seen() == before
+    assert str(scenario.target) in message
+    assert scenario.seen() == before
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 def test_a_target_that_is_back_is_gone_on_with(tmp_path: Path, kind: str) -> None:
-    world = World(tmp_path, kind).stopped()
-    world.target.rename(tmp_path / "away")
+    scenario = Scenario(tmp_path, kind).stopped()
+    scenario.target.rename(tmp_path / "away")
     with pytest.raises(NeedsConsent):
-        world.run("latest")
-    (tmp_path / "away").rename(world.target)
-    assert world.run("latest").outcome.status is JobStatus.FINISHED
-    assert world.ids() == list(range(ROWS))
+        scenario.run("latest")
+    (tmp_path / "away").rename(scenario.target)
+    assert scenario.run("latest").outcome.status is JobStatus.FINISHED
+    assert scenario.ids() == list(range(ROWS))
 
 
 @pytest.mark.usefixtures("unasked")
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 def test_an_older_copy_of_the_target_is_not_taken_for_it(tmp_path: Path, kind: str) -> None:
-    world = World(tmp_path, kind)
-    engine = CopiesAndFails(3, lambda: shutil.copytree(world.target, tmp_path / "backup"))
-    world.run(engine=engine)
-    shutil.rmtree(world.target)
-    (tmp_path / "backup").rename(world.target)
-    before = world.ids()
-    assert world.run("latest").outcome.status is JobStatus.FAILED
-    assert "its newest record there is of checkpoint 2" in world.failure()[1]
-    assert world.ids() == before
+    scenario = Scenario(tmp_path, kind)
+    engine = CopiesAndFails(3, lambda: shutil.copytree(scenario.target, tmp_path / "backup"))
+    scenario.run(engine=engine)
+    shutil.rmtree(scenario.target)
+    (tmp_path / "backup").rename(scenario.target)
+    before = scenario.ids()
+    assert scenario.run("latest").outcome.status is JobStatus.FAILED
+    assert "its newest record there is of checkpoint 2" in scenario.failure()[1]
+    assert scenario.ids() == before
 
 
 @pytest.mark.parametrize(
     "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
 )
 def test_a_database_whose_record_was_deleted_is_told_apart(tmp_path: Path, statement: str) -> None:
-    world = World(tmp_path, "sqlite").stopped()
-    with sqlite3.connect(world.database) as db:
+    scenario = Scenario(tmp_path, "sqlite").stopped()
+    with sqlite3.connect(scenario.database) as db:
         db.execute(statement)
     with pytest.raises(NeedsConsent, match=LOST):
-        world.run("latest")
+        scenario.run("latest")
 
 
 # -- while a driver runs
@@ -240,22 +240,24 @@ def test_a_database_whose_record_was_deleted_is_told_apart(tmp_path: Path, state
 @pytest.mark.parametrize("kind", ["files", "sqlite"])
 @pytest.mark.parametrize("harm", [empty, remove])
 def test_a_target_that_is_emptied_under_a_driver_is_noticed_before_the_next_commit(
-    tmp_path: Path, kind: str, harm: Callable[[World], None]
+    tmp_path: Path, kind: str, harm: Callable[[Scenario], None]
 ) -> None:
-    world = World(tmp_path, kind, retries=2)
-    ran = world.run(engine=AtBatch(4, lambda: harm(world)))
+    scenario = Scenario(tmp_path, kind, retries=2)
+    ran = scenario.run(engine=AtBatch(4, lambda: harm(scenario)))
     assert ran.outcome.status is JobStatus.FAILED
-    assert world.failure()[0] == "sink-record-lost"
-    assert world.seen() in ([], [str(world.database)])
+    assert scenario.failure()[0] == "sink-record-lost"
+    assert scenario.seen() in ([], [str(scenario.database)])
     assert all(
         "disk that all hosts share" not in failure.message for failure in ran.outcome.failures
     )
 
 
 def test_without_retries_the_message_says_that_the_directory_was_removed(tmp_path: Path) -> None:
-    world = World(tmp_path, "files")
-    assert world.run(engine=AtBatch(4, lambda: remove(world))).outcome.status is JobStatus.FAILED
-    condition, message = world.failure()
+    scenario = Scenario(tmp_path, "files")
+    assert (
+        scenario.run(engine=AtBatch(4, lambda: remove(scenario))).outcome.status is JobStatus.FAILED
+    )
+    condition, message = scenario.failure()
     assert condition == "sink-directory-removed"
     assert "was removed" in message
     assert "hosts share" not in message
@@ -266,11 +268,11 @@ def test_a_directory_that_is_moved_away_for_a_moment_costs_a_retry(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "RECORD_WAIT_S", 60.0)
-    world = World(tmp_path, kind, retries=3)
+    scenario = Scenario(tmp_path, kind, retries=3)
     back = threading.Event()
 
     def away() -> None:
-        world.target.rename(tmp_path / "away")
+        scenario.target.rename(tmp_path / "away")
         asked, real = threading.Event(), memory.read_target_record
 
         def seen(*given: object) -> object:
@@ -281,38 +283,40 @@ def test_a_directory_that_is_moved_away_for_a_moment_costs_a_retry(
 
         def bring() -> None:
             asked.wait()
-            (tmp_path / "away").rename(world.target)
+            (tmp_path / "away").rename(scenario.target)
             back.set()
 
         threading.Thread(target=bring).start()
 
-    ran = world.run(engine=AtBatch(4, away))
+    ran = scenario.run(engine=AtBatch(4, away))
     assert back.is_set()
     assert ran.outcome.status is JobStatus.FINISHED, ran.outcome.failures
-    assert world.ids() == list(range(ROWS))
+    assert scenario.ids() == list(range(ROWS))
 
 
 def test_a_directory_that_is_replaced_by_its_copy_under_a_driver_is_noticed(tmp_path: Path) -> None:
-    world = World(tmp_path, "files", retries=1)
+    scenario = Scenario(tmp_path, "files", retries=1)
 
     def replaced() -> None:
-        shutil.copytree(world.target, tmp_path / "copy")
-        remove(world)
-        (tmp_path / "copy").rename(world.target)
+        shutil.copytree(scenario.target, tmp_path / "copy")
+        remove(scenario)
+        (tmp_path / "copy").rename(scenario.target)
 
-    ran = world.run(engine=AtBatch(4, replaced))
+    ran = scenario.run(engine=AtBatch(4, replaced))
     assert ran.outcome.status is JobStatus.FINISHED, (
         "the copy holds every checkpoint: opened anew, it is as good"
     )
-    assert world.ids() == list(range(ROWS))
+    assert scenario.ids() == list(range(ROWS))
 
 
 def test_a_consent_covers_one_loss_and_not_the_next(tmp_path: Path) -> None:
-    world = World(tmp_path, "files", retries=1).stopped()
-    remove(world)
-    ran = world.run("latest", engine=AtBatch(7, lambda: remove(world)), on_sink_lost="continue")
+    scenario = Scenario(tmp_path, "files", retries=1).stopped()
+    remove(scenario)
+    ran = scenario.run(
+        "latest", engine=AtBatch(7, lambda: remove(scenario)), on_sink_lost="continue"
+    )
     assert ran.outcome.status is JobStatus.FAILED
-    assert world.failure()[0] == "sink-record-lost"
+    assert scenario.failure()[0] == "sink-record-lost"
 
 
 # -- what is no loss
@@ -321,80 +325,80 @@ def test_a_consent_covers_one_loss_and_not_the_next(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 def test_a_job_without_a_commit_is_restored_into_an_empty_target(tmp_path: Path, kind: str) -> None:
-    world = World(tmp_path, kind)
+    scenario = Scenario(tmp_path, kind)
     with CrashRuns() as runs:
         assert (
             runs.run(
                 RunRequest(
-                    home=str(world.home.root),
-                    file=str(world.file),
+                    home=str(scenario.home.root),
+                    file=str(scenario.file),
                     failpoints="batch.commit.before",
                 )
             ).code
             == KILLED
         )
-    if world.target.exists():
-        remove(world)
-    assert world.run("latest").outcome.status is JobStatus.FINISHED
-    assert world.ids() == list(range(ROWS))
+    if scenario.target.exists():
+        remove(scenario)
+    assert scenario.run("latest").outcome.status is JobStatus.FINISHED
+    assert scenario.ids() == list(range(ROWS))
 
 
 @pytest.mark.parametrize("kind", ["files", "sqlite", "chaos"])
 def test_a_savepoint_of_a_finished_job_is_restored_and_its_output_must_be_there(
     tmp_path: Path, kind: str
 ) -> None:
-    world = World(tmp_path, kind, more=", primary_keys = [id]" if kind == "sqlite" else "")
-    assert world.stopped().run("latest", save=True).outcome.status is JobStatus.SAVEPOINT_DONE
-    (saved,) = Savepoints(world.home.checkpoints).list()
-    assert world.run("latest").outcome.status is JobStatus.FINISHED
-    assert world.ids() == list(range(ROWS))
-    assert world.run(f"savepoint:{saved.id}").outcome.status is JobStatus.FINISHED
-    assert world.ids() == list(range(ROWS))
-    empty(world)
+    scenario = Scenario(tmp_path, kind, more=", primary_keys = [id]" if kind == "sqlite" else "")
+    assert scenario.stopped().run("latest", save=True).outcome.status is JobStatus.SAVEPOINT_DONE
+    (saved,) = Savepoints(scenario.home.checkpoints).list()
+    assert scenario.run("latest").outcome.status is JobStatus.FINISHED
+    assert scenario.ids() == list(range(ROWS))
+    assert scenario.run(f"savepoint:{saved.id}").outcome.status is JobStatus.FINISHED
+    assert scenario.ids() == list(range(ROWS))
+    empty(scenario)
     with pytest.raises(NeedsConsent, match=LOST):
-        world.run(f"savepoint:{saved.id}")
+        scenario.run(f"savepoint:{saved.id}")
 
 
 def test_a_finished_job_leaves_no_record_in_its_target(tmp_path: Path) -> None:
     for kind in ("files", "sqlite"):
         (tmp_path / kind).mkdir()
-        world = World(tmp_path / kind, kind)
-        assert world.run().outcome.status is JobStatus.FINISHED
-        assert not (world.target / ".tidegate").exists()
+        scenario = Scenario(tmp_path / kind, kind)
+        assert scenario.run().outcome.status is JobStatus.FINISHED
+        assert not (scenario.target / ".tidegate").exists()
         if kind == "sqlite":
-            with sqlite3.connect(world.database) as db:
+            with sqlite3.connect(scenario.database) as db:
                 assert db.execute("select count(*) from tidegate_sink_record").fetchone() == (0,)
 
 
 def test_files_without_transactions_are_missed_too(tmp_path: Path) -> None:
-    world = World(tmp_path, "files", more=", is_enable_transaction = false").stopped()
-    empty(world)
+    scenario = Scenario(tmp_path, "files", more=", is_enable_transaction = false").stopped()
+    empty(scenario)
     with pytest.raises(NeedsConsent, match=LOST):
-        world.run("latest")
+        scenario.run("latest")
 
 
 def test_another_path_for_the_sink_is_a_new_target(tmp_path: Path) -> None:
-    world = World(tmp_path, "files").stopped()
-    world.file.write_text(
-        world.file.read_text().replace(f'"{world.target}"', f'"{tmp_path / "other"}"')
+    scenario = Scenario(tmp_path, "files").stopped()
+    scenario.file.write_text(
+        scenario.file.read_text().replace(f'"{scenario.target}"', f'"{tmp_path / "other"}"')
     )
-    world.target = tmp_path / "other"
+    scenario.target = tmp_path / "other"
     with pytest.raises(Exception, match="on-incompatible drop"):
-        world.run("latest")
+        scenario.run("latest")
 
 
 # -- the plan and the warning
 # --------------------------------------------------------------------------------------------------
 
 
-def plan_of(world: World, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+def plan_of(scenario: Scenario, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
     with pytest.raises(SystemExit) as ended:
         main(
             [
                 "restore-plan",
-                str(world.file),
+                str(scenario.file),
                 "--home",
-                str(world.home.root),
+                str(scenario.home.root),
                 "--job-id",
                 "7",
                 *more,
@@ -406,14 +410,14 @@ def plan_of(world: World, capsys: pytest.CaptureFixture[str], *more: str) -> tup
 def test_the_restore_plan_says_it_beforehand(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world = World(tmp_path, "files").stopped()
-    assert plan_of(world, capsys, "--restore", "latest")[0] == 0
-    empty(world)
-    code, text = plan_of(world, capsys, "--restore", "latest")
+    scenario = Scenario(tmp_path, "files").stopped()
+    assert plan_of(scenario, capsys, "--restore", "latest")[0] == 0
+    empty(scenario)
+    code, text = plan_of(scenario, capsys, "--restore", "latest")
     assert code == 3
     assert "verdict: needs consent" in text
     assert LOST in text
-    code, text = plan_of(world, capsys, "--restore", "latest", "--on-sink-lost", "continue")
+    code, text = plan_of(scenario, capsys, "--restore", "latest", "--on-sink-lost", "continue")
     assert code == 0
     assert "the job continues anyway" in text
 
@@ -422,27 +426,29 @@ def test_the_restore_plan_says_it_beforehand(
 def test_a_job_that_appends_to_rows_of_another_lineage_warns(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    world = World(tmp_path, kind)
-    assert warnings(world, world.run().outcome) == ()
-    assert "holds" in plan_of(world, capsys)[1]
-    told = warnings(world, world.run(engine=FailsFrom(5)).outcome)
+    scenario = Scenario(tmp_path, kind)
+    assert warnings(scenario, scenario.run().outcome) == ()
+    assert "holds" in plan_of(scenario, capsys)[1]
+    told = warnings(scenario, scenario.run(engine=FailsFrom(5)).outcome)
     assert len(told) == 1
     assert "of another lineage" in told[0]
-    assert str(world.target) in told[0] or "t" in told[0]
-    assert "holds" not in plan_of(world, capsys, "--restore", "latest")[1], "a resume says nothing"
-    world.run("latest")
-    assert len(world.ids()) == 2 * ROWS
+    assert str(scenario.target) in told[0] or "t" in told[0]
+    assert "holds" not in plan_of(scenario, capsys, "--restore", "latest")[1], (
+        "a resume says nothing"
+    )
+    scenario.run("latest")
+    assert len(scenario.ids()) == 2 * ROWS
 
 
-def warnings(world: World, outcome: JobOutcome) -> tuple[str, ...]:
+def warnings(scenario: Scenario, outcome: JobOutcome) -> tuple[str, ...]:
     if outcome.status is JobStatus.FINISHED:
         text = (
-            (world.home.logs(7) / "driver.log").read_text()
-            if (world.home.logs(7) / "driver.log").exists()
+            (scenario.home.logs(7) / "driver.log").read_text()
+            if (scenario.home.logs(7) / "driver.log").exists()
             else ""
         )
         return ("of another lineage",) if "target_holds_other_rows" in text else ()
-    store = open_store(world.home.store_url)
+    store = open_store(scenario.home.store_url)
     try:
         return read_job(store, 7).pipelines[0].value.warnings
     finally:

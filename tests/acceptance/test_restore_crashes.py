@@ -30,7 +30,7 @@ STEPS = (
 )
 
 
-class World:
+class Scenario:
     """A job with 60 rows in batches of ten, and what was saved of it."""
 
     def __init__(self, root: Path, runs: CrashRuns) -> None:
@@ -103,41 +103,41 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
             store.close()
 
 
-def saved(root: Path, runs: CrashRuns) -> tuple[World, Savepoint, Savepoint]:
+def saved(root: Path, runs: CrashRuns) -> tuple[Scenario, Savepoint, Savepoint]:
     """A job that was killed after its fourth checkpoint, with savepoints of the second, which is
     not retained any more, and of the fourth.
     """
-    world = World(root, runs)
-    world.killed("ledger.complete.after@2")
-    older = world.save(2)
-    world.killed("ledger.complete.after@2")
-    return world, older, world.save(4)
+    scenario = Scenario(root, runs)
+    scenario.killed("ledger.complete.after@2")
+    older = scenario.save(2)
+    scenario.killed("ledger.complete.after@2")
+    return scenario, older, scenario.save(4)
 
 
 @pytest.mark.parametrize("step", [*STEPS, "savepoint.overtake.before", "savepoint.overtake.after"])
 def test_going_back_to_a_savepoint_is_killed_at_each_step_and_repeated(
     memory_disk: Path, runs: CrashRuns, step: str
 ) -> None:
-    world, older, newer = saved(memory_disk / "world", runs)
-    assert world.run(step, f"savepoint:{older.id}").code == KILLED
-    result = world.run(restore=f"savepoint:{older.id}")
+    scenario, older, newer = saved(memory_disk / "scenario", runs)
+    assert scenario.run(step, f"savepoint:{older.id}").code == KILLED
+    result = scenario.run(restore=f"savepoint:{older.id}")
     assert (result.code, result.status) == (0, JobStatus.FINISHED.value), result
     assert result.restored == {"1": 2}
-    assert world.ids() == list(range(ROWS))
-    assert world.claims() == set()
-    assert world.savepoints.read(older.path).superseded is None
-    assert world.savepoints.read(newer.path).superseded is not None
+    assert scenario.ids() == list(range(ROWS))
+    assert scenario.claims() == set()
+    assert scenario.savepoints.read(older.path).superseded is None
+    assert scenario.savepoints.read(newer.path).superseded is not None
 
 
 @pytest.mark.parametrize("step", [*STEPS, "claim.source.before", "claim.source.after"])
 def test_taking_another_jobs_state_is_killed_at_each_step_and_repeated(
     memory_disk: Path, runs: CrashRuns, step: str
 ) -> None:
-    world = World(memory_disk / "world", runs)
-    world.killed("ledger.complete.after@3")
-    assert world.run(step, job_id=8, restore_from=7).code == KILLED
-    result = world.run(job_id=8, restore_from=7)
+    scenario = Scenario(memory_disk / "scenario", runs)
+    scenario.killed("ledger.complete.after@3")
+    assert scenario.run(step, job_id=8, restore_from=7).code == KILLED
+    result = scenario.run(job_id=8, restore_from=7)
     assert (result.code, result.status) == (0, JobStatus.FINISHED.value), result
     assert result.restored == {"1": 3}
-    assert world.ids() == list(range(ROWS))
-    assert world.claims() == set()
+    assert scenario.ids() == list(range(ROWS))
+    assert scenario.claims() == set()

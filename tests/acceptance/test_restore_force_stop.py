@@ -204,7 +204,7 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Orchestrator]:
+def orchestrator(tmp_path: Path) -> Iterator[Orchestrator]:
     it = Orchestrator(tmp_path)
     yield it
     for process in it.started:
@@ -212,9 +212,9 @@ def world(tmp_path: Path) -> Iterator[Orchestrator]:
             it.force_stop(process)
 
 
-def save(world: Orchestrator, checkpoint: int) -> Savepoint:
+def save(orchestrator: Orchestrator, checkpoint: int) -> Savepoint:
     """A savepoint of the job, made of one of its checkpoints."""
-    savepoints = Savepoints(world.checkpoints)
+    savepoints = Savepoints(orchestrator.checkpoints)
     id = str(1_700_000_000_000 + checkpoint)
     point = savepoints.copy(f"77/1/{checkpoint}", 77, id, 1)
     lineage = savepoints.storage.manifest(point.path).lineage
@@ -233,86 +233,88 @@ def save(world: Orchestrator, checkpoint: int) -> Savepoint:
     )
 
 
-def refuses_another_table(world: Orchestrator) -> None:
+def refuses_another_table(orchestrator: Orchestrator) -> None:
     """By name, and the plan says why; nothing is written."""
-    before = world.ids()
-    file = world.job(out="elsewhere")
-    code, said = world.finish(world.start(file, "--restore", "latest"))
+    before = orchestrator.ids()
+    file = orchestrator.job(out="elsewhere")
+    code, said = orchestrator.finish(orchestrator.start(file, "--restore", "latest"))
     assert code == 2, said
     assert "lake: path is" in said
-    plan = world.tell("restore-plan", str(file), "--job-id", "77", "--restore", "latest")
+    plan = orchestrator.tell("restore-plan", str(file), "--job-id", "77", "--restore", "latest")
     assert plan.exit_code == 3
     assert "verdict: impossible" in plan.output
-    assert (world.ids(), world.ids("elsewhere")) == (before, [])
+    assert (orchestrator.ids(), orchestrator.ids("elsewhere")) == (before, [])
 
 
 def test_a_job_that_is_force_stopped_again_and_again_goes_on_from_its_latest_checkpoint(
-    world: Orchestrator,
+    orchestrator: Orchestrator,
 ) -> None:
-    file = world.job()
-    world.killed(file)
-    world.killed(file)
-    assert "resumes: pipeline 1 after checkpoint" in world.stopped(
-        world.start(file, "--restore", "latest")
+    file = orchestrator.job()
+    orchestrator.killed(file)
+    orchestrator.killed(file)
+    assert "resumes: pipeline 1 after checkpoint" in orchestrator.stopped(
+        orchestrator.start(file, "--restore", "latest")
     )
-    refuses_another_table(world)
+    refuses_another_table(orchestrator)
 
 
 def test_with_the_store_gone_the_checkpoints_alone_are_enough_even_when_the_newest_is_damaged(
-    world: Orchestrator,
+    orchestrator: Orchestrator,
 ) -> None:
-    file = world.job()
-    world.counted = False
-    world.killed(file)
-    shutil.rmtree(world.home)
-    code, said = world.finish(world.start(file))
+    file = orchestrator.job()
+    orchestrator.counted = False
+    orchestrator.killed(file)
+    shutil.rmtree(orchestrator.home)
+    code, said = orchestrator.finish(orchestrator.start(file))
     assert (code, "the store knows nothing of it" in said) == (3, True), said
-    world.killed(file)
-    newest = world.left()
-    manifest = world.checkpoints / "77" / "1" / str(newest) / "_manifest.json"
+    orchestrator.killed(file)
+    newest = orchestrator.left()
+    manifest = orchestrator.checkpoints / "77" / "1" / str(newest) / "_manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:20])
-    shutil.rmtree(world.home)
-    assert f"77/1/{newest} is damaged" in world.stopped(world.start(file, "--restore", "auto"))
+    shutil.rmtree(orchestrator.home)
+    assert f"77/1/{newest} is damaged" in orchestrator.stopped(
+        orchestrator.start(file, "--restore", "auto")
+    )
 
 
 def test_a_run_that_is_alive_is_taken_over_and_no_row_is_lost_or_doubled(
-    world: Orchestrator,
+    orchestrator: Orchestrator,
 ) -> None:
-    file = world.job()
-    first = world.start(file)
-    world.gets_on(first)
-    world.stopped(world.start(file, "--takeover"))
-    code, said = world.finish(first)
+    file = orchestrator.job()
+    first = orchestrator.start(file)
+    orchestrator.gets_on(first)
+    orchestrator.stopped(orchestrator.start(file, "--takeover"))
+    code, said = orchestrator.finish(first)
     assert code == 1, said
     assert "led by another process now" in said, said
 
 
-def test_the_state_of_a_killed_job_goes_on_under_another_id(world: Orchestrator) -> None:
-    file = world.job()
-    world.killed(file)
-    world.stopped(world.start(file, "--restore-from", "77", job_id=78), job_id=78)
-    known = world.known(77)
+def test_the_state_of_a_killed_job_goes_on_under_another_id(orchestrator: Orchestrator) -> None:
+    file = orchestrator.job()
+    orchestrator.killed(file)
+    orchestrator.stopped(orchestrator.start(file, "--restore-from", "77", job_id=78), job_id=78)
+    known = orchestrator.known(77)
     assert known.outcome is not None
     assert known.outcome.status is JobStatus.FAILED
     assert "continued by job 78" in known.outcome.failures[-1].message
-    outcome = world.known(78).outcome
+    outcome = orchestrator.known(78).outcome
     assert outcome is not None
     assert outcome.restore is not None
     assert outcome.restore.source_job == 77
-    code, said = world.finish(world.start(file, "--restore", "latest"))
+    code, said = orchestrator.finish(orchestrator.start(file, "--restore", "latest"))
     assert (code, "continued by job 78" in said) == (2, True), said
 
 
 def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(
-    world: Orchestrator,
+    orchestrator: Orchestrator,
 ) -> None:
-    file = world.job()
-    world.killed(file)
-    older = save(world, world.newest())
-    world.killed(file)
-    newer = save(world, world.newest())
+    file = orchestrator.job()
+    orchestrator.killed(file)
+    older = save(orchestrator, orchestrator.newest())
+    orchestrator.killed(file)
+    newer = save(orchestrator, orchestrator.newest())
 
-    plan = world.tell(
+    plan = orchestrator.tell(
         "restore-plan", str(file), "--job-id", "77", "--restore", f"savepoint:{older.id}", "--json"
     )
     assert plan.exit_code == 0, plan.output
@@ -322,12 +324,12 @@ def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(
         "rows"
     ] == f"checkpoint {older.pipelines[1].checkpoint}"
 
-    process = world.start(file, "--restore", f"savepoint:{older.id}")
-    world.until(
-        lambda: world.newest() > newer.pipelines[1].checkpoint or process.poll() is not None
+    process = orchestrator.start(file, "--restore", f"savepoint:{older.id}")
+    orchestrator.until(
+        lambda: orchestrator.newest() > newer.pipelines[1].checkpoint or process.poll() is not None
     )
-    world.force_stop(process)
-    code, said = world.finish(world.start(file, "--restore", f"savepoint:{newer.id}"))
+    orchestrator.force_stop(process)
+    code, said = orchestrator.finish(orchestrator.start(file, "--restore", f"savepoint:{newer.id}"))
     assert (code, "cannot be restored any more" in said) == (2, True), said
-    world.counted = False
-    world.stopped(world.start(file, "--restore", "latest"))
+    orchestrator.counted = False
+    orchestrator.stopped(orchestrator.start(file, "--restore", "latest"))

@@ -133,7 +133,7 @@ def test_a_server_that_is_not_there_is_out_of_reach(address: str) -> None:
     assert "hunter2" not in str(caught.value)
 
 
-class World:
+class Scenario:
     """A home whose checkpoints are on S3, a job, and its runs."""
 
     def __init__(self, root: Path, s3: SeaweedServer, files: Files) -> None:
@@ -219,8 +219,8 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
 
 
 @pytest.fixture
-def world(tmp_path: Path, s3: SeaweedServer, files: Files) -> Iterator[World]:
-    it = World(tmp_path, s3, files)
+def scenario(tmp_path: Path, s3: SeaweedServer, files: Files) -> Iterator[Scenario]:
+    it = Scenario(tmp_path, s3, files)
     yield it
     for process in it.started:
         if process.poll() is None:
@@ -228,14 +228,14 @@ def world(tmp_path: Path, s3: SeaweedServer, files: Files) -> Iterator[World]:
         process.communicate()
 
 
-def words_of_processes(world: World) -> str:
+def words_of_processes(scenario: Scenario) -> str:
     """The command lines and environments of all that a run has started."""
-    known = world.known()
+    known = scenario.known()
     assert known is not None
     assert known.driver is not None
     pids = [
         *session_members(known.driver.value.process),
-        *(p.pid for p in world.started if p.poll() is None),
+        *(p.pid for p in scenario.started if p.poll() is None),
     ]
     return "".join(
         (PROC / str(pid) / part).read_bytes().decode(errors="replace")
@@ -247,56 +247,59 @@ def words_of_processes(world: World) -> str:
 
 @pytest.mark.timeout(600)
 def test_a_job_that_is_killed_goes_on_from_s3_on_spark_and_its_keys_are_nowhere(
-    world: World,
+    scenario: Scenario,
 ) -> None:
-    first = world.start(world.job(1500, rate=50))
-    world.until(lambda: world.checkpoints() >= 3)
-    assert SECRET_KEY not in words_of_processes(world)
+    first = scenario.start(scenario.job(1500, rate=50))
+    scenario.until(lambda: scenario.checkpoints() >= 3)
+    assert SECRET_KEY not in words_of_processes(scenario)
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
-    assert world.storage.checkpoints(7, 1) != []
+    assert scenario.storage.checkpoints(7, 1) != []
     verified = CliRunner().invoke(
-        checkpoints, ["--home", str(world.home.root), "--config", str(world.engine), "verify", "7"]
+        checkpoints,
+        ["--home", str(scenario.home.root), "--config", str(scenario.engine), "verify", "7"],
     )
     assert (verified.exit_code, ": sound" in verified.output) == (0, True), verified.output
-    second = world.start(world.job(1500, rate=100_000), PROGRAM)
+    second = scenario.start(scenario.job(1500, rate=100_000), PROGRAM)
     said = second.communicate(timeout=PATIENCE_S)[0]
     assert second.returncode == 0, said
     assert "resumes: pipeline 1 after checkpoint" in said
-    assert world.ids() == list(range(1500))
-    assert [*world.storage.files.walk("7")] == [], "a job that has finished leaves nothing"
+    assert scenario.ids() == list(range(1500))
+    assert [*scenario.storage.files.walk("7")] == [], "a job that has finished leaves nothing"
     assert SECRET_KEY not in said
     kept = [
         path
-        for path in world.home.root.rglob("*")
+        for path in scenario.home.root.rglob("*")
         if path.is_file() and SECRET_KEY.encode() in path.read_bytes()
     ]
     assert kept == []
 
 
 @pytest.mark.timeout(600)
-def test_an_outage_of_s3_is_waited_for_by_the_same_driver(world: World, s3: SeaweedServer) -> None:
-    run = world.start(world.job(100_000, rate=100))
-    world.until(lambda: world.checkpoints() >= 2)
+def test_an_outage_of_s3_is_waited_for_by_the_same_driver(
+    scenario: Scenario, s3: SeaweedServer
+) -> None:
+    run = scenario.start(scenario.job(100_000, rate=100))
+    scenario.until(lambda: scenario.checkpoints() >= 2)
     s3.kill()
     try:
-        log = world.home.logs(7)
-        world.until(
+        log = scenario.home.logs(7)
+        scenario.until(
             lambda: any(
                 "checkpoint_storage_unavailable" in path.read_text() for path in log.glob("*")
             )
         )
         assert run.poll() is None
-        during = world.checkpoints()
+        during = scenario.checkpoints()
     finally:
         s3.start()
-    world.until(lambda: world.checkpoints() >= during + 3)
-    known = world.known()
+    scenario.until(lambda: scenario.checkpoints() >= during + 3)
+    known = scenario.known()
     assert known is not None
     assert known.driver is not None
     assert known.driver.value.generation == 1
     os.kill(run.pid, signal.SIGINT)
     said = run.communicate(timeout=PATIENCE_S)[0]
     assert "CANCELED" in said, said
-    written = world.ids()
+    written = scenario.ids()
     assert written == list(range(len(written)))

@@ -82,7 +82,7 @@ def feed(source: Path, number: int) -> None:
     draft.rename(source / f"f{number:04}.csv")
 
 
-class World:
+class Installation:
     """Servers and workers on one home."""
 
     def __init__(self, place: Path) -> None:
@@ -132,8 +132,8 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    made = Installation(tmp_path)
     yield made
     made.end()
 
@@ -147,8 +147,10 @@ def checkpoint(port: int, job_id: int) -> int:
     return int(rest(port, f"/job-info/{job_id}").get("lastCheckpointId") or 0)
 
 
-def test_a_job_on_spark_is_submitted_runs_and_is_counted(world: World, tmp_path: Path) -> None:
-    port, process = world.serve(spark=True)
+def test_a_job_on_spark_is_submitted_runs_and_is_counted(
+    installation: Installation, tmp_path: Path
+) -> None:
+    port, process = installation.serve(spark=True)
     assert rest(
         port, "/submit-job?format=hocon&jobId=12&jobName=seven", BATCH.format(out=tmp_path / "out")
     ) == {"jobId": "12", "jobName": "seven"}
@@ -162,22 +164,22 @@ def test_a_job_on_spark_is_submitted_runs_and_is_counted(world: World, tmp_path:
     assert ids(tmp_path / "out") == list(range(7))
     assert rest(port, "/running-jobs") == []
     assert ended(process) == 0
-    assert "Traceback" not in world.said(process)
+    assert "Traceback" not in installation.said(process)
 
 
 def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(
-    world: World, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
     source.mkdir()
     feed(source, 0)
-    port, process = world.serve()
+    port, process = installation.serve()
     rest(port, "/submit-job?format=hocon&jobId=42", STREAM.format(source=source, out=out))
     before = until("a checkpoint", lambda: checkpoint(port, 42))
     assert ended(process) == 0
     feed(source, 1)
     until("rows while no server lives", lambda: len(ids(out)) == 200)
-    port, _ = world.serve()
+    port, _ = installation.serve()
     until(
         "the job is found again",
         lambda: (
@@ -194,10 +196,10 @@ def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(
 
 
 def test_when_the_leader_resigns_another_server_leads_and_all_of_them_answer(
-    world: World, tmp_path: Path
+    installation: Installation, tmp_path: Path
 ) -> None:
-    first, process = world.serve()
-    second, _ = world.serve()
+    first, process = installation.serve()
+    second, _ = installation.serve()
     assert until("a leader", lambda: rest(first, "/health")["leading"])
     assert rest(second, "/health")["leader"]["address"] == f"http://127.0.0.1:{first}"
     rest(second, "/submit-job?format=hocon&jobId=7", BATCH.format(out=tmp_path / "out"))
@@ -212,8 +214,10 @@ def test_when_the_leader_resigns_another_server_leads_and_all_of_them_answer(
     assert rest(second, "/health")["leader"]["term"] == 2
 
 
-def test_a_worker_of_its_own_serves_a_server_without_one(world: World, tmp_path: Path) -> None:
-    port, _ = world.serve("--no-worker")
+def test_a_worker_of_its_own_serves_a_server_without_one(
+    installation: Installation, tmp_path: Path
+) -> None:
+    port, _ = installation.serve("--no-worker")
     rest(port, "/submit-job?format=hocon&jobId=3", BATCH.format(out=tmp_path / "out"))
     until(
         "the job waits",
@@ -223,24 +227,26 @@ def test_a_worker_of_its_own_serves_a_server_without_one(world: World, tmp_path:
         ),
     )
     assert rest(port, "/overview")["workers"] == "0"
-    worker = world.start("worker")
+    worker = installation.start("worker")
     until("the end of the job", lambda: rest(port, "/job-info/3")["jobStatus"] == "FINISHED")
     assert rest(port, "/overview")["workers"] == "1"
     assert ended(worker) == 0
     until("the worker is gone", lambda: rest(port, "/overview")["workers"] == "0")
 
 
-def test_a_port_that_is_taken_is_named_and_nothing_is_started(world: World) -> None:
+def test_a_port_that_is_taken_is_named_and_nothing_is_started(installation: Installation) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        process = world.start("server", "--http-port", str(port))
+        process = installation.start("server", "--http-port", str(port))
         assert process.wait(PATIENCE_S) == 2
-    assert f"127.0.0.1:{port}" in world.said(process)
-    assert "Traceback" not in world.said(process)
-    assert not world.home.exists()
+    assert f"127.0.0.1:{port}" in installation.said(process)
+    assert "Traceback" not in installation.said(process)
+    assert not installation.home.exists()
 
 
-def test_the_next_free_port_is_taken_where_that_is_allowed(world: World, tmp_path: Path) -> None:
+def test_the_next_free_port_is_taken_where_that_is_allowed(
+    installation: Installation, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         config = tmp_path / "tidegate.yaml"
@@ -248,12 +254,12 @@ def test_the_next_free_port_is_taken_where_that_is_allowed(world: World, tmp_pat
             f"seatunnel:\n  engine:\n    backup-count: 1\n    http:\n      port: {port}\n     "
             " enable-dynamic-port: true\n      port-range: 50\n"
         )
-        process = world.start("server", "--config", str(config), "--no-worker")
+        process = installation.start("server", "--config", str(config), "--no-worker")
         until(
             "the server is ready",
-            lambda: "ready at" in world.said(process) or process.poll() is not None,
+            lambda: "ready at" in installation.said(process) or process.poll() is not None,
         )
-        said = world.said(process)
+        said = installation.said(process)
     assert "backup-count" in said, "keys without a meaning here are named at the start"
     other = int(said.partition("127.0.0.1:")[2].partition(",")[0])
     assert port < other <= port + 50
@@ -261,22 +267,24 @@ def test_the_next_free_port_is_taken_where_that_is_allowed(world: World, tmp_pat
     assert ended(process) == 0
 
 
-def test_an_engine_file_with_mistakes_starts_nothing(world: World, tmp_path: Path) -> None:
+def test_an_engine_file_with_mistakes_starts_nothing(
+    installation: Installation, tmp_path: Path
+) -> None:
     config = tmp_path / "tidegate.yaml"
     config.write_text("engine:\n  http:\n    port: eighty\n")
     for verb in ("server", "worker"):
-        process = world.start(verb, "--config", str(config))
+        process = installation.start(verb, "--config", str(config))
         assert process.wait(PATIENCE_S) == 2
-        assert "tidegate.yaml:3" in world.said(process)
-    assert not world.home.exists()
+        assert "tidegate.yaml:3" in installation.said(process)
+    assert not installation.home.exists()
 
 
-def test_the_log_of_a_server_is_a_json_object_a_line(world: World) -> None:
-    port, process = world.serve("--no-worker")
+def test_the_log_of_a_server_is_a_json_object_a_line(installation: Installation) -> None:
+    port, process = installation.serve("--no-worker")
     assert ended(process) == 0
     lines = [
         json.loads(line)
-        for line in (world.home / "logs" / f"server-{port}.log").read_text().splitlines()
+        for line in (installation.home / "logs" / f"server-{port}.log").read_text().splitlines()
     ]
     assert {"server_started", "server_stopped"} <= {line["event"] for line in lines}
 
@@ -294,11 +302,13 @@ def test_a_server_needs_no_pyspark_in_its_process() -> None:
     )
 
 
-def test_large_job_files_at_once_are_refused_and_do_not_delay_the_leader(world: World) -> None:
+def test_large_job_files_at_once_are_refused_and_do_not_delay_the_leader(
+    installation: Installation,
+) -> None:
     """Three files of nine megabytes, with a lease that is half as long as the default."""
-    config = world.place / "engine.yaml"
+    config = installation.place / "engine.yaml"
     config.write_text("seatunnel:\n  engine:\n    coordinator:\n      lease-ms: 1500\n")
-    port, _ = world.serve("--config", str(config))
+    port, _ = installation.serve("--config", str(config))
     text = "".join(f"key{i} = 1\n" for i in range(700_000)).encode()
 
     def submit(_: int) -> int:

@@ -33,7 +33,7 @@ ONE_LACKS_IT = "batch.commit.middle@9"  # of two sinks, the first has batch 5
 NOTHING_PENDING = "ledger.complete.after@5"
 
 
-class World:
+class Scenario:
     """A job with a file sink and another one, and where it happens."""
 
     def __init__(self, root: Path, runs: CrashRuns | None = None, second: str = "files") -> None:
@@ -64,7 +64,7 @@ source {{ FakeSource {{ plugin_output = "t", row.num = {ROWS}, seed = 3
   bigint.fake.mode = "SEQUENCE", schema {{ fields {{ id = bigint }} }} }} }}
 sink {{ {", ".join(sinks)} }}"""
 
-    def killed(self, place: str) -> "World":
+    def killed(self, place: str) -> "Scenario":
         assert self.runs is not None
         result = self.runs.run(
             RunRequest(home=str(self.home.root), file=str(self.file), failpoints=place)
@@ -126,14 +126,14 @@ class Listening(PlainEngine):
 def test_the_store_is_lost_after_the_commit_and_before_complete(
     memory_disk: Path, runs: CrashRuns, killed_at: str, second: str
 ) -> None:
-    world = World(memory_disk, runs, second).killed(killed_at)
-    before = published(world.outputs[0])
-    assert ids_in(world.outputs[0]) == list(range(50))
-    assert len(ids_in(world.outputs[1])) == (50 if killed_at == ALL_HAVE_IT else 40)
-    world.lose_the_store()
+    scenario = Scenario(memory_disk, runs, second).killed(killed_at)
+    before = published(scenario.outputs[0])
+    assert ids_in(scenario.outputs[0]) == list(range(50))
+    assert len(ids_in(scenario.outputs[1])) == (50 if killed_at == ALL_HAVE_IT else 40)
+    scenario.lose_the_store()
     engine = Listening()
 
-    ran = world.resume(engine=engine)
+    ran = scenario.resume(engine=engine)
 
     assert ran.claim.restored == {1: 4}
     assert engine.batches == [
@@ -142,14 +142,14 @@ def test_the_store_is_lost_after_the_commit_and_before_complete(
         7,
         8,
     ], "the batch that a sink had was not repeated under its own id"
-    assert before < published(world.outputs[0]), "what was in place was written again"
-    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
+    assert before < published(scenario.outputs[0]), "what was in place was written again"
+    assert [ids_in(output) for output in scenario.outputs] == [list(range(ROWS))] * 2
 
 
 def test_the_store_is_lost_between_the_first_checkpoint_of_one_pipeline_and_the_first_of_another(
     memory_disk: Path, runs: CrashRuns
 ) -> None:
-    world = World(memory_disk, runs)
+    scenario = Scenario(memory_disk, runs)
     first, second = (
         f'FakeSource {{ plugin_output = "{name}", row.num = 30, seed = 3, bigint.fake.mode ='
         ' "SEQUENCE", schema { fields { id = bigint } } }'
@@ -160,17 +160,17 @@ def test_the_store_is_lost_between_the_first_checkpoint_of_one_pipeline_and_the_
         ' "parquet" }'
         for name in "ab"
     ]
-    world.file.write_text(
+    scenario.file.write_text(
         f"""env {{ job.mode = "BATCH", job.name = "ahead", checkpoint.interval = 10
   batch.max-rows = 10 }}
 source {{ {first}, {second} }}
 sink {{ {sinks[0]}, {sinks[1]} }}"""
     )
-    world.killed(
+    scenario.killed(
         "ledger.complete.after@1"
     )  # one pipeline has a checkpoint; whether the other has committed its batch is left to chance
-    world.lose_the_store()
-    world.resume()
+    scenario.lose_the_store()
+    scenario.resume()
     assert [ids_in(memory_disk / name) for name in "ab"] == [list(range(30))] * 2
 
 
@@ -188,20 +188,20 @@ def test_the_two_newest_checkpoints_are_damaged(
     second: str,
     store_too: bool,
 ) -> None:
-    world = World(memory_disk, runs, second).killed(killed_at)
-    newest = world.state().retained[-1].checkpoint
-    world.damage(newest, newest - 1)
-    before = published(world.outputs[0])
+    scenario = Scenario(memory_disk, runs, second).killed(killed_at)
+    newest = scenario.state().retained[-1].checkpoint
+    scenario.damage(newest, newest - 1)
+    before = published(scenario.outputs[0])
     if store_too:
-        world.lose_the_store()
+        scenario.lose_the_store()
     engine = Listening()
 
-    ran = world.resume(engine=engine)
+    ran = scenario.resume(engine=engine)
 
     assert ran.claim.restored == {1: newest - 2}
     assert engine.batches[: len(repeated)] == repeated
-    assert before < published(world.outputs[0])
-    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
+    assert before < published(scenario.outputs[0])
+    assert [ids_in(output) for output in scenario.outputs] == [list(range(ROWS))] * 2
 
 
 @pytest.mark.parametrize("second", ["files", "chaos"])
@@ -209,20 +209,22 @@ def test_the_two_newest_checkpoints_are_damaged(
 def test_an_older_checkpoint_is_asked_for_on_purpose(
     memory_disk: Path, runs: CrashRuns, killed_at: str, second: str
 ) -> None:
-    world = World(memory_disk, runs, second).killed(killed_at)
-    state = world.state()
-    before = published(world.outputs[0])
+    scenario = Scenario(memory_disk, runs, second).killed(killed_at)
+    state = scenario.state()
+    before = published(scenario.outputs[0])
     oldest = state.retained[0].checkpoint
     engine = Listening()
 
-    ran = world.resume(f"checkpoint:{oldest}", engine)
+    ran = scenario.resume(f"checkpoint:{oldest}", engine)
 
     assert ran.claim.restored == {1: oldest}
     assert engine.batches[0] == state.next_checkpoint, (
         "a batch that was taken back has an id of its own"
     )
-    assert len(before & published(world.outputs[0])) == oldest, "what is newer was not taken back"
-    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
+    assert len(before & published(scenario.outputs[0])) == oldest, (
+        "what is newer was not taken back"
+    )
+    assert [ids_in(output) for output in scenario.outputs] == [list(range(ROWS))] * 2
 
 
 @pytest.mark.parametrize(
@@ -237,38 +239,38 @@ def test_an_older_checkpoint_is_asked_for_on_purpose(
 def test_who_dies_on_the_way_back_goes_on_going_back(
     memory_disk: Path, runs: CrashRuns, killed_at: str
 ) -> None:
-    world = World(memory_disk, runs).killed(ALL_HAVE_IT)
+    scenario = Scenario(memory_disk, runs).killed(ALL_HAVE_IT)
     result = runs.run(
         RunRequest(
-            home=str(world.home.root),
-            file=str(world.file),
+            home=str(scenario.home.root),
+            file=str(scenario.file),
             failpoints=killed_at,
             restore="checkpoint:2",
         )
     )
     assert result.code == KILLED, result.error
-    assert world.state().rewind
-    world.resume("auto")
-    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
+    assert scenario.state().rewind
+    scenario.resume("auto")
+    assert [ids_in(output) for output in scenario.outputs] == [list(range(ROWS))] * 2
 
 
 def test_a_sink_with_the_same_id_and_other_offsets_fails_the_job_and_changes_no_row(
     memory_disk: Path, runs: CrashRuns
 ) -> None:
-    world = World(memory_disk, runs, "chaos").killed(ALL_HAVE_IT)
-    (record,) = world.outputs[1].glob("*00000005.json")
+    scenario = Scenario(memory_disk, runs, "chaos").killed(ALL_HAVE_IT)
+    (record,) = scenario.outputs[1].glob("*00000005.json")
     changed = json.loads(record.read_text())
     (offsets,) = changed["offsets"].values()
     offsets["start"] = {"elsewhere": 1}
     record.write_text(json.dumps(changed))
-    before = published(world.outputs[0])
+    before = published(scenario.outputs[0])
     for lost in (False, True):
         if lost:
-            world.lose_the_store()
-        ran = run_in_process(str(world.file), world.home, PlainEngine(), restore="latest")
+            scenario.lose_the_store()
+        ran = run_in_process(str(scenario.file), scenario.home, PlainEngine(), restore="latest")
         assert ran.outcome.status is JobStatus.FAILED
         assert "checkpoint 5" in ran.outcome.failures[-1].message
-        assert published(world.outputs[0]) == before
+        assert published(scenario.outputs[0]) == before
 
 
 class Gate(PlainEngine):
@@ -287,19 +289,19 @@ class Gate(PlainEngine):
 
 
 def test_a_fork_begins_at_a_checkpoint_of_a_job_that_goes_on(memory_disk: Path) -> None:
-    world = World(memory_disk)
+    scenario = Scenario(memory_disk)
     forked = [memory_disk / "fork", memory_disk / "fork-files"]
-    (memory_disk / "fork.conf").write_text(world.text(forked))
+    (memory_disk / "fork.conf").write_text(scenario.text(forked))
     gate, ended = Gate(4), []
     first = threading.Thread(
-        target=lambda: ended.append(run_in_process(str(world.file), world.home, gate))
+        target=lambda: ended.append(run_in_process(str(scenario.file), scenario.home, gate))
     )
     first.start()
     try:
         assert gate.reached.wait(PATIENCE_S)
         fork = run_in_process(
             str(memory_disk / "fork.conf"),
-            world.home,
+            scenario.home,
             PlainEngine(),
             job_id=8,
             restore="checkpoint:3",
@@ -315,7 +317,7 @@ def test_a_fork_begins_at_a_checkpoint_of_a_job_that_goes_on(memory_disk: Path) 
     )
     assert ended[0].outcome.status is JobStatus.FINISHED, ended[0].outcome.failures
     assert ended[0].outcome.lineage != fork.outcome.lineage
-    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2, (
+    assert [ids_in(output) for output in scenario.outputs] == [list(range(ROWS))] * 2, (
         "the job that went on noticed nothing"
     )
 
@@ -323,17 +325,17 @@ def test_a_fork_begins_at_a_checkpoint_of_a_job_that_goes_on(memory_disk: Path) 
 def test_a_fork_into_the_same_place_adds_its_own_rows_and_touches_no_others(
     memory_disk: Path,
 ) -> None:
-    world = World(memory_disk)
+    scenario = Scenario(memory_disk)
     gate, ended = Gate(4), []
     first = threading.Thread(
-        target=lambda: ended.append(run_in_process(str(world.file), world.home, gate))
+        target=lambda: ended.append(run_in_process(str(scenario.file), scenario.home, gate))
     )
     first.start()
     try:
         assert gate.reached.wait(PATIENCE_S)
         run_in_process(
-            str(world.file),
-            world.home,
+            str(scenario.file),
+            scenario.home,
             PlainEngine(),
             job_id=8,
             restore="checkpoint:4",
@@ -343,15 +345,15 @@ def test_a_fork_into_the_same_place_adds_its_own_rows_and_touches_no_others(
         gate.opened.set()
         first.join(PATIENCE_S)
     assert ended[0].outcome.status is JobStatus.FINISHED, ended[0].outcome.failures
-    assert ids_in(world.outputs[0]) == sorted([*range(ROWS), *range(40, ROWS)])
+    assert ids_in(scenario.outputs[0]) == sorted([*range(ROWS), *range(40, ROWS)])
 
 
 def test_on_spark_a_lost_store_and_a_damaged_checkpoint_cost_no_row(
     memory_disk: Path, runs: CrashRuns, shared_engine: Shared
 ) -> None:
-    world = World(memory_disk, runs, "chaos").killed(ONE_LACKS_IT)
-    world.damage(4)
-    world.lose_the_store()
-    ran = world.resume(engine=shared_engine)
+    scenario = Scenario(memory_disk, runs, "chaos").killed(ONE_LACKS_IT)
+    scenario.damage(4)
+    scenario.lose_the_store()
+    ran = scenario.resume(engine=shared_engine)
     assert ran.claim.restored == {1: 3}
-    assert [ids_in(output) for output in world.outputs] == [list(range(ROWS))] * 2
+    assert [ids_in(output) for output in scenario.outputs] == [list(range(ROWS))] * 2

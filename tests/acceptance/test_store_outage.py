@@ -142,7 +142,7 @@ def test_another_store_in_its_place_is_refused_by_name_and_left_alone(cluster: C
         "from tidegate.store import Put, open_store;"
         f" open_store('sqlite:///{other}').transact(writes=[Put('jobs', 'a', {{}})])"
     )
-    subprocess.run([os.sys.executable, "-c", script], check=True)  # type: ignore[attr-defined]
+    subprocess.run([os.sys.executable, "-c", script], check=True)  # type: ignore[attr-defined]  # imported there
     before = other.read_bytes()
     says_why(server, job, "another store is at")
     assert is_alive(driver)

@@ -17,7 +17,7 @@ from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest, RunResult
 from tidegate.testing.failpoints import failpoint_names
 
 
-class World:
+class Installation:
     """An installation with one token, which somebody uses."""
 
     def __init__(self, home: Path, runs: CrashRuns) -> None:
@@ -64,12 +64,12 @@ def test_all_places_of_tokens_are_in_the_two_tests_below() -> None:
 def test_a_token_whose_making_is_killed_is_there_or_not_and_can_be_made_again(
     memory_disk: Path, runs: CrashRuns, place: str, there: list[str]
 ) -> None:
-    world = World(memory_disk / "home", runs)
-    assert world.command("create", "new", failpoint=place).code == KILLED
-    assert world.names() == there
-    assert world.command("create", "new").code == 0
-    assert world.names() == sorted([*there, "new"])
-    assert world.comes_in()
+    installation = Installation(memory_disk / "home", runs)
+    assert installation.command("create", "new", failpoint=place).code == KILLED
+    assert installation.names() == there
+    assert installation.command("create", "new").code == 0
+    assert installation.names() == sorted([*there, "new"])
+    assert installation.comes_in()
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_a_token_whose_making_is_killed_is_there_or_not_and_can_be_made_again(
 def test_a_token_whose_revoking_is_killed_is_good_or_gone_and_the_repeat_says_so(
     memory_disk: Path, runs: CrashRuns, place: str, there: list[str]
 ) -> None:
-    world = World(memory_disk / "home", runs)
-    assert world.command("revoke", world.used.id, failpoint=place).code == KILLED
-    assert world.names() == there
-    assert world.comes_in() == bool(there)
-    again = world.command("revoke", world.used.id)
+    installation = Installation(memory_disk / "home", runs)
+    assert installation.command("revoke", installation.used.id, failpoint=place).code == KILLED
+    assert installation.names() == there
+    assert installation.comes_in() == bool(there)
+    again = installation.command("revoke", installation.used.id)
     assert again.code == 0 if there else "there is no token" in again.error
-    assert world.names() == []
+    assert installation.names() == []

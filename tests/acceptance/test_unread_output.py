@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from embedded_kit import PATIENCE_S, PROGRAM, World, finish
+from embedded_kit import PATIENCE_S, PROGRAM, Installation, finish
 
 from tidegate.model.records import JobStatus
 
@@ -31,8 +31,8 @@ VERBS = (
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    it = World(tmp_path)
+def installation(tmp_path: Path) -> Iterator[Installation]:
+    it = Installation(tmp_path)
     yield it
     for process in it.started:
         if process.poll() is None:
@@ -43,98 +43,104 @@ def world(tmp_path: Path) -> Iterator[World]:
                 stream.close()
 
 
-def console_job(world: World) -> Path:
-    file = world.job(mode="STREAMING", rows=100_000_000, rate=1000)
+def console_job(installation: Installation) -> Path:
+    file = installation.job(mode="STREAMING", rows=100_000_000, rate=1000)
     text = file.read_text()
     file.write_text(text[: text.index("sink {")] + 'sink { Console { plugin_input = "t" } }')
     return file
 
 
-def start(world: World, *arguments: str, **streams: Any) -> "subprocess.Popen[str]":
-    environ = {**os.environ, "TIDEGATE_HOME": str(world.home)}
-    command = [sys.executable, "-c", PROGRAM, str(console_job(world)), *arguments]
+def start(installation: Installation, *arguments: str, **streams: Any) -> "subprocess.Popen[str]":
+    environ = {**os.environ, "TIDEGATE_HOME": str(installation.home)}
+    command = [sys.executable, "-c", PROGRAM, str(console_job(installation)), *arguments]
     process = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, text=True, env=environ, start_new_session=True, **streams
     )
-    world.started.append(process)
+    installation.started.append(process)
     return process
 
 
-def can_be_resumed(world: World) -> bool:
+def can_be_resumed(installation: Installation) -> bool:
     """Whether the run was stopped in order, nothing of it is alive, and it can be resumed."""
-    known = world.known()
+    known = installation.known()
     assert known is not None
-    return world.status() is JobStatus.CANCELED and bool(
+    return installation.status() is JobStatus.CANCELED and bool(
         known.cleanup is None or known.cleanup.value.resumable
     )
 
 
 @pytest.mark.parametrize("arguments", [(), ("--json",)])
 def test_a_run_whose_reader_has_gone_stops_with_the_code_of_a_closed_pipe(
-    world: World, arguments: tuple[str, ...]
+    installation: Installation, arguments: tuple[str, ...]
 ) -> None:
-    process = start(world, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = start(installation, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
     said = process.stderr.read() if process.stderr else ""
     assert process.wait(PATIENCE_S) == 141
     assert "Traceback" not in said
-    assert can_be_resumed(world)
+    assert can_be_resumed(installation)
     if not arguments:
         assert "nobody reads the output any more" in said
         assert "--restore latest" in said or "--restore auto" in said
 
 
-def test_a_run_whose_notes_and_rows_nobody_reads_stops_too(world: World) -> None:
-    process = start(world, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+def test_a_run_whose_notes_and_rows_nobody_reads_stops_too(installation: Installation) -> None:
+    process = start(installation, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
     assert process.wait(PATIENCE_S) == 141
-    assert can_be_resumed(world)
+    assert can_be_resumed(installation)
 
 
-def test_a_run_whose_standard_error_nobody_reads_stops_too(world: World) -> None:
-    process = start(world, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def test_a_run_whose_standard_error_nobody_reads_stops_too(installation: Installation) -> None:
+    process = start(installation, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
     assert process.stderr.readline()
     process.stderr.close()
     assert process.wait(PATIENCE_S) == 141
-    assert can_be_resumed(world)
+    assert can_be_resumed(installation)
 
 
-def test_a_run_whose_output_goes_to_a_full_disk_fails_and_says_why(world: World) -> None:
+def test_a_run_whose_output_goes_to_a_full_disk_fails_and_says_why(
+    installation: Installation,
+) -> None:
     with Path("/dev/full").open("w") as full:
-        process = start(world, stdout=full, stderr=subprocess.PIPE)
+        process = start(installation, stdout=full, stderr=subprocess.PIPE)
     said = process.stderr.read() if process.stderr else ""
     assert process.wait(PATIENCE_S) == 1
     assert "No space left on device" in said
     assert "Traceback" not in said
-    assert can_be_resumed(world)
+    assert can_be_resumed(installation)
 
 
-def test_a_run_on_a_terminal_that_is_closed_stops_and_can_be_resumed(world: World) -> None:
+def test_a_run_on_a_terminal_that_is_closed_stops_and_can_be_resumed(
+    installation: Installation,
+) -> None:
     """The terminal's reader closes; the process is in another session and gets no SIGHUP."""
     ours, theirs = pty.openpty()
-    process = start(world, stdout=theirs, stderr=theirs)
+    process = start(installation, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.read(ours, 1)
     os.close(ours)
     assert process.wait(PATIENCE_S) in (1, 130)
-    assert can_be_resumed(world)
+    assert can_be_resumed(installation)
 
 
-def test_rows_go_to_a_file_also_where_the_notes_go_to_a_terminal(world: World) -> None:
+def test_rows_go_to_a_file_also_where_the_notes_go_to_a_terminal(
+    installation: Installation,
+) -> None:
     ours, theirs = pty.openpty()
-    rows = world.root / "rows.txt"
+    rows = installation.root / "rows.txt"
     with rows.open("w") as stream:
-        process = start(world, stdout=stream, stderr=theirs)
+        process = start(installation, stdout=stream, stderr=theirs)
     os.close(theirs)
     drawn: list[bytes] = []
     reader = threading.Thread(target=drain, args=(ours, drawn))
     reader.start()
-    world.until(lambda: "rowIndex=1:" in rows.read_text())
+    installation.until(lambda: "rowIndex=1:" in rows.read_text())
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE_S) == 130
     reader.join()
@@ -150,8 +156,8 @@ def drain(terminal: int, drawn: list[bytes]) -> None:
             drawn.append(part)
 
 
-def test_a_run_without_standard_streams_runs_to_its_end(world: World) -> None:
-    file = world.job(rows=20, rate=1000)
+def test_a_run_without_standard_streams_runs_to_its_end(installation: Installation) -> None:
+    file = installation.job(rows=20, rate=1000)
     command = (
         f"exec {sys.executable} -c 'from tidegate.cli import main; main()' explain {file} >&-"
         " 2>&- <&-"
@@ -161,14 +167,14 @@ def test_a_run_without_standard_streams_runs_to_its_end(world: World) -> None:
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_a_verb_whose_output_nobody_reads_ends_without_a_traceback(
-    world: World, verb: list[str]
+    installation: Installation, verb: list[str]
 ) -> None:
-    world.job(rows=20)
+    installation.job(rows=20)
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
         [TIDEGATE, *verb],
-        cwd=world.root,
+        cwd=installation.root,
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
@@ -180,7 +186,7 @@ def test_a_verb_whose_output_nobody_reads_ends_without_a_traceback(
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [TIDEGATE, *verb],
-            cwd=world.root,
+            cwd=installation.root,
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -193,11 +199,13 @@ def test_a_verb_whose_output_nobody_reads_ends_without_a_traceback(
     )
 
 
-def test_a_character_that_the_terminal_cannot_show_does_not_stop_a_run(world: World) -> None:
-    file = world.job(rows=20, rate=1000)
-    text = file.read_text().replace('job.name = "world"', 'job.name = "wörld €"')
+def test_a_character_that_the_terminal_cannot_show_does_not_stop_a_run(
+    installation: Installation,
+) -> None:
+    file = installation.job(rows=20, rate=1000)
+    text = file.read_text().replace('job.name = "orders"', 'job.name = "wörld €"')
     file.write_text(text)
-    environ = {**os.environ, "TIDEGATE_HOME": str(world.home), "PYTHONIOENCODING": "ascii"}
+    environ = {**os.environ, "TIDEGATE_HOME": str(installation.home), "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(file), "--json"],
         env=environ,
@@ -210,5 +218,5 @@ def test_a_character_that_the_terminal_cannot_show_does_not_stop_a_run(world: Wo
     assert json.loads(done.stdout.splitlines()[-1])["status"] == "FINISHED"
 
 
-def test_the_code_of_a_run_whose_job_was_done_is_zero(world: World) -> None:
-    assert finish(world.start(world.job(rows=20, rate=1000)))[0] == 0
+def test_the_code_of_a_run_whose_job_was_done_is_zero(installation: Installation) -> None:
+    assert finish(installation.start(installation.job(rows=20, rate=1000)))[0] == 0

@@ -72,7 +72,7 @@ thread.stop()
 """
 
 
-class World:
+class Installation:
     """A home with one job, its leader (the test) and its workers (processes)."""
 
     def __init__(self, root: Path) -> None:
@@ -88,7 +88,7 @@ class World:
     def submit(self, *, rows: int = 100_000, mode: str = "STREAMING", rate: int = 100) -> None:
         file = self.root / "job.conf"
         file.write_text(
-            f"""env {{ job.mode = "{mode}", job.name = "world", checkpoint.interval = 50
+            f"""env {{ job.mode = "{mode}", job.name = "orders", checkpoint.interval = 50
   read_limit.rows_per_second = {rate} }}
 source {{ FakeSource {{ row.num = {rows}, plugin_output = "t", bigint.fake.mode = "SEQUENCE",
   schema {{ fields {{ id = bigint }} }} }} }}
@@ -96,7 +96,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
   Console {{ plugin_input = "t" }} }}"""
         )
         plan = load_plan(str(file), (), strict=False)
-        record = JobRecord(job_id=JOB, name="world", initialization_ms=1, lineage="7-1", plan=plan)
+        record = JobRecord(job_id=JOB, name="orders", initialization_ms=1, lineage="7-1", plan=plan)
         pipelines = [
             PipelineState(job_id=JOB, pipeline=p.id, lineage="7-1", generation=1)
             for p in plan.pipelines
@@ -232,81 +232,85 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
 
 
 @pytest.fixture
-def world(memory_disk: Path) -> Iterator[World]:
-    it = World(memory_disk)
+def installation(memory_disk: Path) -> Iterator[Installation]:
+    it = Installation(memory_disk)
     yield it
     it.close()
 
 
-def test_a_worker_starts_the_driver_of_its_assignment_and_reports_its_end(world: World) -> None:
-    world.submit(rows=20, mode="BATCH", rate=1000)
-    id = world.worker()
-    record = from_document(WorkerRecord, world.store.get(WORKERS, id).value)
+def test_a_worker_starts_the_driver_of_its_assignment_and_reports_its_end(
+    installation: Installation,
+) -> None:
+    installation.submit(rows=20, mode="BATCH", rate=1000)
+    id = installation.worker()
+    record = from_document(WorkerRecord, installation.store.get(WORKERS, id).value)
     assert (record.id, record.slots) == (id, 2)
-    world.assign(id)
-    world.until(world.ended)
-    driver = world.driver
+    installation.assign(id)
+    installation.until(installation.ended)
+    driver = installation.driver
     assert driver.end is not None
     assert (driver.end.code, driver.end.proof, driver.worker) == (DriverExit.ENDED, "exit", id)
-    assert {p.value.status for p in world.known.pipelines} == {PipelineStatus.FINISHED}
-    assert world.ids() == list(range(20))
-    assert (world.home.logs(JOB) / "console.log").read_text().count("SeaTunnelRow#kind") == 20
-    world.until(lambda: not list(world.home.work_root.iterdir()))
+    assert {p.value.status for p in installation.known.pipelines} == {PipelineStatus.FINISHED}
+    assert installation.ids() == list(range(20))
+    assert (installation.home.logs(JOB) / "console.log").read_text().count(
+        "SeaTunnelRow#kind"
+    ) == 20
+    installation.until(lambda: not list(installation.home.work_root.iterdir()))
 
 
 def test_a_driver_outlives_its_worker_and_the_next_worker_adopts_it_and_reports_its_end(
-    world: World,
+    installation: Installation,
 ) -> None:
-    first = world.run()
-    process = world.driver.process
-    world.kill(first)
-    world.until_more()
-    second = world.worker()
-    world.assign(second)
-    world.until_more()
-    assert world.driver.process == process
-    assert world.driver.end is None
-    world.assign(second, DriverCommand.STOP)
-    world.until(world.ended)
-    end = world.driver.end
+    first = installation.run()
+    process = installation.driver.process
+    installation.kill(first)
+    installation.until_more()
+    second = installation.worker()
+    installation.assign(second)
+    installation.until_more()
+    assert installation.driver.process == process
+    assert installation.driver.end is None
+    installation.assign(second, DriverCommand.STOP)
+    installation.until(installation.ended)
+    end = installation.driver.end
     assert end is not None
     assert (end.code, end.proof) == (None, "session empty")
-    assert world.driver.process == process
-    assert {p.value.status for p in world.known.pipelines} == {PipelineStatus.CANCELED}
-    assert world.ids() == list(range(world.rows_written()))
+    assert installation.driver.process == process
+    assert {p.value.status for p in installation.known.pipelines} == {PipelineStatus.CANCELED}
+    assert installation.ids() == list(range(installation.rows_written()))
 
 
 def test_a_driver_killed_while_nobody_watched_is_reported_by_the_worker_that_adopts_it(
-    world: World,
+    installation: Installation,
 ) -> None:
-    first = world.run()
-    world.kill(first)
-    assert kill_session(world.driver.process)
-    second = world.worker()
-    world.assign(second)
-    world.until(world.ended)
-    assert world.driver.end is not None
-    assert world.driver.end.proof == "session empty"
+    first = installation.run()
+    installation.kill(first)
+    assert kill_session(installation.driver.process)
+    second = installation.worker()
+    installation.assign(second)
+    installation.until(installation.ended)
+    assert installation.driver.end is not None
+    assert installation.driver.end.proof == "session empty"
 
 
 def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_a_new_generation(
-    world: World,
+    installation: Installation,
 ) -> None:
-    id = world.run()
-    process = world.driver.process
+    id = installation.run()
+    process = installation.driver.process
     os.kill(process.pid, signal.SIGKILL)
-    world.until(world.ended)
-    assert world.driver.end is not None
-    assert (world.driver.end.code, world.driver.end.proof) == (-9, "exit")
-    world.until(lambda: not list(world.home.work_root.iterdir()))
-    world.fence()
-    world.assign(id, generation=2)
-    world.until(lambda: world.driver.generation == 2)
-    assert world.driver.process != process
-    world.until_more()
-    world.assign(id, DriverCommand.STOP, generation=2)
-    world.until(world.ended)
-    assert world.ids() == list(range(world.rows_written()))
+    installation.until(installation.ended)
+    assert installation.driver.end is not None
+    assert (installation.driver.end.code, installation.driver.end.proof) == (-9, "exit")
+    installation.until(lambda: not list(installation.home.work_root.iterdir()))
+    installation.fence()
+    installation.assign(id, generation=2)
+    installation.until(lambda: installation.driver.generation == 2)
+    assert installation.driver.process != process
+    installation.until_more()
+    installation.assign(id, DriverCommand.STOP, generation=2)
+    installation.until(installation.ended)
+    assert installation.ids() == list(range(installation.rows_written()))
 
 
 # A driver that is told to terminate in its first moments, before it listens to signals, dies of the
@@ -320,85 +324,87 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
         (DriverCommand.KILL, {-9}),
     ],
 )
-def test_an_order_ends_the_driver(world: World, order: DriverCommand, codes: set[int]) -> None:
-    id = world.run()
-    process = world.driver.process
-    world.assign(id, order)
-    world.until(world.ended)
-    assert world.driver.end is not None
-    assert world.driver.end.code in codes
+def test_an_order_ends_the_driver(
+    installation: Installation, order: DriverCommand, codes: set[int]
+) -> None:
+    id = installation.run()
+    process = installation.driver.process
+    installation.assign(id, order)
+    installation.until(installation.ended)
+    assert installation.driver.end is not None
+    assert installation.driver.end.code in codes
     assert not session_members(process)
 
 
-def test_a_stop_needs_no_worker(world: World) -> None:
-    first = world.run()
-    process = world.driver.process
-    world.kill(first)
-    world.assign(first, DriverCommand.STOP)
-    world.until(
-        lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.CANCELED}
+def test_a_stop_needs_no_worker(installation: Installation) -> None:
+    first = installation.run()
+    process = installation.driver.process
+    installation.kill(first)
+    installation.assign(first, DriverCommand.STOP)
+    installation.until(
+        lambda: {p.value.status for p in installation.known.pipelines} == {PipelineStatus.CANCELED}
     )
-    world.until(lambda: not session_members(process))
+    installation.until(lambda: not session_members(process))
 
 
 def test_a_driver_whose_generation_was_moved_ends_itself_and_writes_nothing_more(
-    world: World,
+    installation: Installation,
 ) -> None:
-    first = world.run()
-    process = world.driver.process
-    world.kill(first)
-    world.fence()
-    before = world.known.pipelines
-    world.until(lambda: not session_members(process))
-    assert world.known.pipelines == before
+    first = installation.run()
+    process = installation.driver.process
+    installation.kill(first)
+    installation.fence()
+    before = installation.known.pipelines
+    installation.until(lambda: not session_members(process))
+    assert installation.known.pipelines == before
 
 
-def test_a_second_driver_for_one_generation_is_refused(world: World) -> None:
-    id = world.run()
-    process = world.driver.process
+def test_a_second_driver_for_one_generation_is_refused(installation: Installation) -> None:
+    id = installation.run()
+    process = installation.driver.process
     order = driver_spec(
-        EngineSettings(), world.home, job_id=JOB, generation=1, worker=id, detached=True
+        EngineSettings(), installation.home, job_id=JOB, generation=1, worker=id, detached=True
     )
     second = launch(order, Program(environ=os.environ, module="tidegate.testing.plain_driver"))
-    world.drivers.append(second)
+    installation.drivers.append(second)
     assert second.process.wait(PATIENCE_S) == DriverExit.FENCED
-    assert world.driver.process == process
-    world.until_more()
+    assert installation.driver.process == process
+    installation.until_more()
 
 
 def test_a_driver_that_dies_before_it_could_register_is_reported_with_its_last_words(
-    world: World,
+    installation: Installation,
 ) -> None:
-    world.submit()
-    id = world.worker(failpoint="driver.register.before")
-    world.assign(id)
-    world.until(world.ended)
-    end = world.driver.end
+    installation.submit()
+    id = installation.worker(failpoint="driver.register.before")
+    installation.assign(id)
+    installation.until(installation.ended)
+    end = installation.driver.end
     assert end is not None
     assert (end.code, end.stderr_tail) == (-9, "failpoint driver.register.before: kill")
-    assert (world.driver.generation, world.driver.worker) == (1, id)
+    assert (installation.driver.generation, installation.driver.worker) == (1, id)
 
 
 def test_a_worker_that_was_paused_past_its_lease_writes_nothing_until_it_has_a_new_one(
-    world: World,
+    installation: Installation,
 ) -> None:
-    first = world.run()
-    process = world.driver.process
-    lease = world.store.get(LEASES, f"worker/{first}")
+    first = installation.run()
+    process = installation.driver.process
+    lease = installation.store.get(LEASES, f"worker/{first}")
     assert lease is not None
-    os.kill(world.workers[first].pid, signal.SIGSTOP)
-    second = world.worker()
-    world.store.transact([], [Delete(LEASES, f"worker/{first}"), Delete(WORKERS, first)])
-    world.assign(second)
+    os.kill(installation.workers[first].pid, signal.SIGSTOP)
+    second = installation.worker()
+    installation.store.transact([], [Delete(LEASES, f"worker/{first}"), Delete(WORKERS, first)])
+    installation.assign(second)
     kill_session(process)
-    world.until(world.ended)
-    report = world.driver
-    os.kill(world.workers[first].pid, signal.SIGCONT)
-    world.until(lambda: world.store.get(WORKERS, first) is not None)
-    renewed = world.store.get(LEASES, f"worker/{first}")
+    installation.until(installation.ended)
+    report = installation.driver
+    os.kill(installation.workers[first].pid, signal.SIGCONT)
+    installation.until(lambda: installation.store.get(WORKERS, first) is not None)
+    renewed = installation.store.get(LEASES, f"worker/{first}")
     assert renewed is not None
     assert renewed.version > lease.version
-    assert world.driver == report
+    assert installation.driver == report
     assert report.end is not None
     assert report.end.proof == "session empty"  # the second one's: it was not its child
 
@@ -417,100 +423,106 @@ def test_a_worker_that_was_paused_past_its_lease_writes_nothing_until_it_has_a_n
     ],
 )
 def test_a_worker_killed_anywhere_is_replaced_and_the_job_ends_once(
-    world: World, place: str
+    installation: Installation, place: str
 ) -> None:
-    world.submit(rows=20, mode="BATCH", rate=100)
+    installation.submit(rows=20, mode="BATCH", rate=100)
     warm = int("handover" in place)
-    first = world.start_worker(warm, place)
-    world.until(lambda: not warm or bool(list(world.home.work_root.glob("warm/*/ready"))))
-    world.assign(first)
-    assert world.workers[first].wait(PATIENCE_S) == -9
-    second = world.worker()
-    world.assign(second)
-    world.until(world.ended)
-    world.until(
-        lambda: {p.value.status for p in world.known.pipelines} == {PipelineStatus.FINISHED}
+    first = installation.start_worker(warm, place)
+    installation.until(
+        lambda: not warm or bool(list(installation.home.work_root.glob("warm/*/ready")))
     )
-    assert world.ids() == list(range(20))
-    world.until(lambda: not session_members(world.driver.process))
+    installation.assign(first)
+    assert installation.workers[first].wait(PATIENCE_S) == -9
+    second = installation.worker()
+    installation.assign(second)
+    installation.until(installation.ended)
+    installation.until(
+        lambda: {p.value.status for p in installation.known.pipelines} == {PipelineStatus.FINISHED}
+    )
+    assert installation.ids() == list(range(20))
+    installation.until(lambda: not session_members(installation.driver.process))
 
 
 @pytest.mark.parametrize("place", ["worker.leave.before", "worker.leave.after"])
 def test_a_worker_killed_while_it_leaves_is_as_one_that_was_killed_before(
-    world: World, place: str
+    installation: Installation, place: str
 ) -> None:
-    world.submit()
-    first = world.worker(failpoint=place)
-    world.assign(first)
-    world.until(lambda: world.checkpoints() >= 1)
-    process = world.workers[first]
+    installation.submit()
+    first = installation.worker(failpoint=place)
+    installation.assign(first)
+    installation.until(lambda: installation.checkpoints() >= 1)
+    process = installation.workers[first]
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
     assert process.wait(PATIENCE_S) == -9
-    driver = world.driver.process
-    second = world.worker()
-    world.assign(second)
-    world.until_more()
-    assert world.driver.process == driver
+    driver = installation.driver.process
+    second = installation.worker()
+    installation.assign(second)
+    installation.until_more()
+    assert installation.driver.process == driver
 
 
-def test_an_idle_driver_gives_signs_of_life(world: World) -> None:
-    world.submit(rows=5, rate=1000)  # a streaming job that has read all there is
-    id = world.worker()
-    world.assign(id)
+def test_an_idle_driver_gives_signs_of_life(installation: Installation) -> None:
+    installation.submit(rows=5, rate=1000)  # a streaming job that has read all there is
+    id = installation.worker()
+    installation.assign(id)
 
     def last_sign() -> int:
-        entry = world.store.get(METRICS, f"{JOB}/1")
+        entry = installation.store.get(METRICS, f"{JOB}/1")
         return from_document(PipelineMetrics, entry.value).at_ms if entry else 0
 
-    world.until(lambda: last_sign() > 0)
+    installation.until(lambda: last_sign() > 0)
     signs: set[int] = set()
 
     def three_signs() -> bool:
         signs.add(last_sign())
         return len(signs) >= 3
 
-    world.until(three_signs)
+    installation.until(three_signs)
     ordered = sorted(signs)
     assert all(later - earlier < 5000 for earlier, later in itertools.pairwise(ordered))
 
 
 def test_a_driver_that_waits_warm_takes_the_job_and_another_one_takes_its_place(
-    world: World,
+    installation: Installation,
 ) -> None:
-    world.submit(rows=20, mode="BATCH", rate=1000)
-    id = world.worker(warm=1)
-    warm = world.home.work_root / "warm"
-    world.until(lambda: bool(list(warm.glob("*/ready"))))
+    installation.submit(rows=20, mode="BATCH", rate=1000)
+    id = installation.worker(warm=1)
+    warm = installation.home.work_root / "warm"
+    installation.until(lambda: bool(list(warm.glob("*/ready"))))
     waiting = next(warm.glob("*/ready")).parent.name
-    world.assign(id)
-    world.until(world.ended)
-    assert waiting == f"{world.driver.process.pid}.{world.driver.process.started}"
-    assert world.driver.end is not None
-    assert world.driver.end.code == DriverExit.ENDED
-    assert (world.home.logs(JOB) / "console.log").read_text().count("SeaTunnelRow#kind") == 20
-    world.until(
+    installation.assign(id)
+    installation.until(installation.ended)
+    assert waiting == f"{installation.driver.process.pid}.{installation.driver.process.started}"
+    assert installation.driver.end is not None
+    assert installation.driver.end.code == DriverExit.ENDED
+    assert (installation.home.logs(JOB) / "console.log").read_text().count(
+        "SeaTunnelRow#kind"
+    ) == 20
+    installation.until(
         lambda: (
             bool(ready := list(warm.glob("*/ready")))
             and waiting not in {p.parent.name for p in ready}
         )
     )
-    world.kill(id)  # and those that wait end with it
+    installation.kill(id)  # and those that wait end with it
 
     def gone() -> bool:
         return not any(Path("/proc", p.name.split(".")[0]).exists() for p in warm.glob("*"))
 
-    world.until(gone)
+    installation.until(gone)
 
 
-def test_a_worker_that_leaves_in_order_leaves_its_drivers_running(world: World) -> None:
-    id = world.run()
-    process = world.workers[id]
+def test_a_worker_that_leaves_in_order_leaves_its_drivers_running(
+    installation: Installation,
+) -> None:
+    id = installation.run()
+    process = installation.workers[id]
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
     assert process.wait(PATIENCE_S) == 0
-    assert world.store.get(WORKERS, id) is None
-    assert world.store.get(LEASES, f"worker/{id}") is None
-    world.until_more()
+    assert installation.store.get(WORKERS, id) is None
+    assert installation.store.get(LEASES, f"worker/{id}") is None
+    installation.until_more()
