@@ -79,7 +79,7 @@ def sling(work: Path, request: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": time.perf_counter() - began}
 
 
-def replication(work: Path, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  # unused
+def replication(work: Path, request: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001  # by protocol
     """The rows of a log, counted in a loop: as little as can be done with them."""
     from pymysqlreplication import BinLogStreamReader
     from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent

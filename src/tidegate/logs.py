@@ -56,7 +56,7 @@ class BoundedFile(logging.handlers.RotatingFileHandler):
     It checks the size of the file and not of the next line, which would be formatted twice.
     """
 
-    def shouldRollover(self, record: logging.LogRecord) -> int:  # noqa: ARG002
+    def shouldRollover(self, record: logging.LogRecord) -> int:  # noqa: ARG002  # of the base class
         """Return whether the file has reached its maximum size."""
         if self.stream is None:
             self.stream = self._open()

@@ -1,4 +1,4 @@
-"""Looks at a cluster all the time, from outside, and notes what must never be seen: ended jobs that
+"""Observes a cluster continuously from outside and records what must never happen: ended jobs that
 come back, numbers that go back. Used by cluster_kit.
 """
 
@@ -28,11 +28,11 @@ Asked = Sequence[tuple[str, Callable[[], Mapping[int, Any]]]]
 
 
 class Eye:
-    """A thread with a store of its own. `servers` tells whom to ask for the running jobs."""
+    """A thread with a store of its own. `servers` returns those to query for the running jobs."""
 
     def __init__(self, url: str, servers: Callable[[], Asked]) -> None:
         self.violations: list[str] = []
-        self.looks = 0
+        self.polls = 0
         self._url = url
         self._servers = servers
         self._ended: dict[
@@ -52,7 +52,7 @@ class Eye:
     def _run(self) -> None:
         store = open_store(self._url)
         while not self._stop.wait(PAUSE_S):
-            listed = self._listed() if self.looks % ASK_EVERY == 0 else {}
+            listed = self._listed() if self.polls % ASK_EVERY == 0 else {}
             try:
                 states = {
                     int(e.key): from_document(JobState, e.value) for e in store.list(JOB_STATES)
@@ -64,7 +64,7 @@ class Eye:
                 lease = store.get(LEASES, "coordinator")
             except TransientError:
                 continue
-            self.looks += 1
+            self.polls += 1
             self._judge_states(states, jobs)
             self._judge_lists(states, listed)
             for p in pipelines:
@@ -81,7 +81,7 @@ class Eye:
         for name, running in self._servers():
             try:
                 listed[name] = running()
-            # it does not answer, by our doing most of the time: nothing is said about any job then
+            # the server does not answer, mostly because a test stopped it: nothing to check then
             except Exception:
                 continue
         return listed
@@ -106,7 +106,7 @@ class Eye:
     def _judge_lists(
         self, states: Mapping[int, JobState], listed: Mapping[str, Mapping[int, Any]]
     ) -> None:
-        """The lists were taken first: what is ended since long by a later look at the store must
+        """The lists are read before the store: jobs that the store shows as ended long ago must
         not be in them.
         """
         for name, running in listed.items():

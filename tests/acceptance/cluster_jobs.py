@@ -68,7 +68,7 @@ source {{ {source} }}
 sink {{ {SINK} }}"""
 
 
-def doomed(at: int) -> str:
+def failing(at: int) -> str:
     """A job that fails for good with the commit of a checkpoint."""
     return f"""env {{ job.mode = "STREAMING", checkpoint.interval = 100
   read_limit.rows_per_second = 100, job.retry.interval.seconds = 0 }}

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import pyarrow.dataset
 from cluster_eye import Eye
-from cluster_members import LOOK_S, PATIENCE_S, SPARK_PATIENCE_S, Member, Server, until
+from cluster_members import POLL_S, SPARK_TIMEOUT_S, TIMEOUT_S, Member, Server, until
 
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
@@ -59,7 +59,7 @@ class Cluster:
         self.home = Home(root / "home")
         self.spark = spark
         self.built_in = built_in
-        self.patience_s = SPARK_PATIENCE_S if spark else PATIENCE_S
+        self.timeout_s = SPARK_TIMEOUT_S if spark else TIMEOUT_S
         self.home.create()
         self.url = state_url or self.home.store_url
         self.config = root / "tidegate.yaml"
@@ -116,11 +116,11 @@ class Cluster:
     def worker(self, *, failpoint: str = "", host: str = "") -> Member:
         """A worker that is on record."""
         worker = self.start_worker(failpoint=failpoint, host=host)
-        until("a worker", lambda: self.worker_id(worker), told=worker.said)
+        until("a worker", lambda: self.worker_id(worker), describe=worker.output)
         return worker
 
     def worker_id(self, member: Member) -> str:
-        """The name of the worker in a process; empty where it has not said it yet."""
+        """The name of the worker in a process; empty until the worker prints it."""
         records = (from_document(WorkerRecord, entry.value) for entry in self.store.list(WORKERS))
         return next(
             (record.id for record in records if record.process.pid == member.process.pid), ""
@@ -139,7 +139,7 @@ class Cluster:
                 None,
             )
 
-        worker = until("the worker of a driver", found, told=self.told)
+        worker = until("the worker of a driver", found, describe=self.describe)
         assert worker is not None
         return worker
 
@@ -152,17 +152,17 @@ class Cluster:
         for server in new:
             self._ready(server)
         for worker in new_workers:
-            until("a worker", lambda worker=worker: self.worker_id(worker), told=worker.said)
+            until("a worker", lambda worker=worker: self.worker_id(worker), describe=worker.output)
         self.leader()
 
     def _ready(self, server: Server) -> Server:
         def port() -> int:
-            assert server.alive, server.said()
+            assert server.alive, server.output()
             return int(
-                server.said().partition("ready at http://127.0.0.1:")[2].partition(",")[0] or 0
+                server.output().partition("ready at http://127.0.0.1:")[2].partition(",")[0] or 0
             )
 
-        server.port = until("a server", port, told=server.said)
+        server.port = until("a server", port, describe=server.output)
         server.id = until("an answer", lambda: server.get("/health")["server"]["id"])
         return server
 
@@ -179,7 +179,7 @@ class Cluster:
             holder = from_document(Lease, entry.value).holder if entry else ""
             return next((server for server in self.servers if server.id == holder), None)
 
-        leader = until("a leader", found, told=self.told)
+        leader = until("a leader", found, describe=self.describe)
         assert leader is not None
         return leader
 
@@ -238,11 +238,11 @@ class Cluster:
             except OSError:
                 continue
 
-    def told(self) -> str:
-        """For a test that waits in vain: the jobs, and the last words of everyone."""
-        jobs = [job.told() for job in self.jobs if not job.ended()]
+    def describe(self) -> str:
+        """Describe the jobs and the last output of every process, for a test that times out."""
+        jobs = [job.describe() for job in self.jobs if not job.ended()]
         members = [
-            f"{m.log.name} ({'alive' if m.alive else 'dead'}): {m.said()[-500:]}"
+            f"{m.log.name} ({'alive' if m.alive else 'dead'}): {m.output()[-500:]}"
             for m in self.members
         ]
         return "\n".join([*members, *jobs])[-6_000:]
@@ -264,22 +264,22 @@ class Job:
     def out(self) -> Path:
         return self.cluster.root / f"out-{self.id}"
 
-    def until(self, what: str, look: Callable[[], T], patience_s: float = 0.0) -> T:
-        """Wait, and tell of this job where it is in vain."""
+    def until(self, what: str, condition: Callable[[], T], timeout_s: float = 0.0) -> T:
+        """Wait until the condition holds; describe this job on a timeout."""
         return until(
             f"{what} of job {self.id}",
-            look,
-            max(patience_s, self.cluster.patience_s),
-            self.cluster.told,
+            condition,
+            max(timeout_s, self.cluster.timeout_s),
+            self.cluster.describe,
         )
 
     def known(self) -> JobSnapshot:
         return read_job(self.cluster.store, self.id)
 
-    def told(self) -> str:
-        """Its records but for its plan, and the last words of its driver."""
-        known, said = self.known(), self.cluster.home.logs(self.id) / "driver.err"
-        words = said.read_text(errors="replace")[-500:] if said.exists() else ""
+    def describe(self) -> str:
+        """Describe its records without its plan, and the driver's last output."""
+        known, error_log = self.known(), self.cluster.home.logs(self.id) / "driver.err"
+        words = error_log.read_text(errors="replace")[-500:] if error_log.exists() else ""
         return (
             f"job {self.id}: {known.state}; {known.assignment}; {known.driver}; {known.pipelines};"
             f" {words}"
@@ -330,7 +330,7 @@ class Job:
         """The newest checkpoint of the pipeline that has the oldest one."""
         return min((p.latest.checkpoint if p.latest else 0 for p in self.pipelines()), default=0)
 
-    def gets_on(self, checkpoints: int = 3) -> None:
+    def makes_progress(self, checkpoints: int = 3) -> None:
         """Wait for more checkpoints than there are now."""
         before = self.checkpoint()
         self.until("more checkpoints", lambda: self.checkpoint() >= before + checkpoints)
@@ -366,11 +366,11 @@ class Job:
             self.until(
                 f"{status} at {server.id}",
                 lambda server=server: server.get(f"/job-info/{self.id}")["jobStatus"] == status,
-            )  # type: ignore[misc]  # as above
+            )  # type: ignore[misc]  # bound default
             self.until(
                 f"a list without it at {server.id}",
                 lambda server=server: self.id not in server.running(),
-            )  # type: ignore[misc]  # as above
+            )  # type: ignore[misc]  # bound default
 
     def is_exactly_once(self, rows: int | None = None) -> None:
         """Each row is in the sink once, from the first to the last."""
@@ -410,7 +410,7 @@ def _free_within(lock: Path, seconds: float) -> bool:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                time.sleep(LOOK_S / 10)  # poll interval for other processes
+                time.sleep(POLL_S / 10)  # poll interval for other processes
                 continue
             return True  # and let go with the file
     return False

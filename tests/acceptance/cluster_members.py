@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from cluster_kit import Cluster
 
 T = TypeVar("T")
-PATIENCE_S = 90.0
-SPARK_PATIENCE_S = 240.0  # a JVM on a busy machine takes a minute to start
-LOOK_S = 0.1
+TIMEOUT_S = 90.0
+SPARK_TIMEOUT_S = 240.0  # a JVM on a busy machine takes a minute to start
+POLL_S = 0.1
 ANSWER_S = 10.0
 # The product's own command line; only the module that is started as a driver is the test kit's.
 PLAIN = """
@@ -38,7 +38,7 @@ SPARK = "from tidegate.cli import main; main()"
 
 
 class Refused(Exception):
-    """A server answered, and not with what was asked for."""
+    """A server answered with an error."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(f"{status}: {message}")
@@ -48,24 +48,24 @@ class Refused(Exception):
 
 def until(
     what: str,
-    look: Callable[[], T],
-    patience_s: float = PATIENCE_S,
-    told: Callable[[], str] = lambda: "",
+    condition: Callable[[], T],
+    timeout_s: float = TIMEOUT_S,
+    describe: Callable[[], str] = lambda: "",
 ) -> T:
-    """The first true answer. Who does not answer yet, and what is not there yet, is no answer."""
-    end_s = time.monotonic() + patience_s
+    """Return the first true result. Errors of something not there yet are retried."""
+    end_s = time.monotonic() + timeout_s
     last: object = None
     while time.monotonic() < end_s:
         try:
-            found = look()
+            found = condition()
         except (OSError, LookupError, TransientError, Refused) as error:
             last = error
         else:
             if found:
                 return found
             last = found
-        time.sleep(LOOK_S)  # poll interval for other processes
-    raise AssertionError(f"{what}: not within {patience_s:g} s, last {last!r}\n{told()}")
+        time.sleep(POLL_S)  # poll interval for other processes
+    raise AssertionError(f"{what}: not within {timeout_s:g} s, last {last!r}\n{describe()}")
 
 
 class Member:
@@ -112,7 +112,7 @@ class Member:
 
     def terminate(self) -> int:
         self.process.terminate()
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
     def pause(self) -> None:
         self.cluster.pause(self.process.pid)
@@ -123,10 +123,10 @@ class Member:
         self.process.send_signal(signal.SIGCONT)
 
     def stands_still(self) -> bool:
-        """Whether it is stopped, by whoever's hand."""
+        """Whether the process is stopped by a signal, whoever sent it."""
         return stands_still(self.process.pid)
 
-    def said(self) -> str:
+    def output(self) -> str:
         return self.log.read_text(errors="replace")
 
 

@@ -1,7 +1,7 @@
 """Which clusters a scenario is tried on: three stores, with and without Spark. Fixtures for
 conftest, and `on` for the tests.
 
-`make test` tries each scenario where it says most for its time, `make soak` tries all of them
+`make test` runs each scenario where it proves most for its time, `make soak` tries all of them
 everywhere.
 """
 
@@ -21,7 +21,7 @@ from tidegate.testing.servers.postgres import PostgresServer
 KINDS = tuple(
     f"{store}-{engine}" for store in ("sqlite", "postgres", "etcd") for engine in ("plain", "spark")
 )
-# the servers run the jobs themselves, as they do unless they are told otherwise
+# the servers run the jobs themselves, which is the default
 BUILT_IN = "sqlite-plain-built-in"
 NUMBERS = itertools.count(1)
 
@@ -86,10 +86,10 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     Nothing that must not be was seen in it when the test is over.
     """
     shared_cluster.complete()
-    looks = shared_cluster.eye.looks
+    polls = shared_cluster.eye.polls
     yield shared_cluster
     left_behind(shared_cluster)
-    assert shared_cluster.eye.looks > looks
+    assert shared_cluster.eye.polls > polls
     assert shared_cluster.eye.violations == []
 
 

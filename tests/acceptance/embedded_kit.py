@@ -17,7 +17,7 @@ from tidegate.home import Home
 from tidegate.model.records import JobStatus
 from tidegate.store.open import open_store
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 PROGRAM = """
 import sys
 from tidegate.cli import main, run
@@ -105,11 +105,11 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         known = self.known()
         return sum(p.value.checkpoints for p in known.pipelines) if known else 0
 
-    def until(self, look_at: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not look_at():
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + TIMEOUT_S
+        while not condition():
             assert time.monotonic() < end, (
-                f"not within {PATIENCE_S} s:"
+                f"not within {TIMEOUT_S} s:"
                 f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
             time.sleep(0.02)  # poll interval for another process
@@ -120,5 +120,5 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
 
 
 def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    said = process.communicate(timeout=PATIENCE_S)[0]
-    return process.returncode, said
+    output = process.communicate(timeout=TIMEOUT_S)[0]
+    return process.returncode, output

@@ -18,7 +18,7 @@ import pytest
 from cluster_members import until
 from playwright.sync_api import Browser, sync_playwright
 
-PATIENCE_S = 90
+TIMEOUT_S = 90
 SERVER = [sys.executable, "-c", "from tidegate.cli import main; main()", "server", "--no-worker"]
 CHROMIUM = (
     "--no-sandbox",
@@ -82,7 +82,7 @@ class Site:
 
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(PATIENCE_S)
+        self.process.wait(TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")

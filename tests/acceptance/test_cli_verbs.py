@@ -174,9 +174,9 @@ def test_a_verb_that_does_nothing_says_so_and_ends_with_3(pair: Pair) -> None:
 
 
 def test_a_state_that_there_is_not_is_refused_with_those_that_there_are(pair: Pair) -> None:
-    said = pair.say(*words("jobs --state BLAH"), code=2)
-    assert "BLAH" in said
-    assert "SAVEPOINT_DONE" in said
+    output = pair.say(*words("jobs --state BLAH"), code=2)
+    assert "BLAH" in output
+    assert "SAVEPOINT_DONE" in output
 
 
 def test_mistakes_are_sentences_with_their_exit_code(pair: Pair) -> None:
@@ -252,7 +252,7 @@ def test_where_tokens_are_asked_for_only_their_holders_come_in(tmp_path: Path) -
         assert "authentication required" in pair.say("jobs", code=3)
         end = time.monotonic() + WITHIN_S
         (tmp_path / "token").write_text(f"{text}\n")
-        while True:  # servers know of it within a turn of their pictures
+        while True:  # servers learn of it when they refresh their caches
             done = subprocess.run(
                 [TIDEGATE, "jobs", "--json", "--server", f"http://127.0.0.1:{pair.ports[0]}"],
                 env={**os.environ, "TIDEGATE_TOKEN_FILE": str(tmp_path / "token")},

@@ -1,4 +1,4 @@
-"""Whatever lives is killed or paused by chance for a while, again and again; then the world is
+"""Kill or pause random processes for a while, again and again; then the cluster is
 kind, and everything must be well.
 """
 
@@ -101,7 +101,7 @@ def test_a_world_of_chance(cluster: Cluster, seed: int, round: int) -> None:
         demon.act()
     cluster.complete()
     print("acts:", *demon.log)  # shown where the test fails
-    stream.gets_on()
+    stream.makes_progress()
     batch.ends(JobStatus.FINISHED)
     batch.is_exactly_once(ROWS)
     batch.is_cleaned_up()

@@ -42,7 +42,7 @@ def store(url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def eye(url: str, store: Store) -> Iterator[Eye]:
-    del store  # it is made before the eye looks
+    del store  # it is created before the observer polls
     made = Eye(url, lambda: [("a server", lambda: {7: {}})])
     made.start()
     yield made
@@ -50,7 +50,7 @@ def eye(url: str, store: Store) -> Iterator[Eye]:
 
 
 def show(store: Store, eye: Eye, *documents: tuple[str, str, object]) -> None:
-    """Let it see this for a whole look."""
+    """Let the observer poll this state at least once."""
     store.transact(
         [],
         [
@@ -58,8 +58,8 @@ def show(store: Store, eye: Eye, *documents: tuple[str, str, object]) -> None:
             for map, key, value in documents
         ],
     )
-    before = eye.looks
-    until("two looks", lambda: eye.looks >= before + 2)
+    before = eye.polls
+    until("two polls", lambda: eye.polls >= before + 2)
 
 
 def pipeline(checkpoint: int) -> PipelineState:
@@ -112,5 +112,5 @@ def test_numbers_that_go_back_are_noted(store: Store, eye: Eye) -> None:
 
 def test_a_server_that_lists_an_ended_job_for_long_is_noted(store: Store, eye: Eye) -> None:
     show(store, eye, (JOB_STATES, "7", FAILED))
-    until("the note", lambda: eye.violations, patience_s=30)
+    until("the note", lambda: eye.violations, timeout_s=30)
     assert eye.violations == ["job 7 is FAILED and server a server lists it as running"]

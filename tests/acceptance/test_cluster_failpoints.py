@@ -1,8 +1,8 @@
 """A process dies at every place where something becomes durable: the leader at each of its own, the
 driver and the worker at each of theirs.
 
-The story is always the same: a bounded job whose driver is killed once on the way. Whatever dies in
-it, the job is finished with every row once, and nothing of it is left.
+The scenario is always the same: a bounded job whose driver is killed once. Whatever else dies,
+the job is finished with every row once, and nothing of it is left.
 """
 
 import pytest
@@ -76,7 +76,7 @@ def of_servers() -> list[object]:
     return params(names + several)
 
 
-def story(cluster: Cluster, victim: Member) -> None:
+def check_scenario(cluster: Cluster, victim: Member) -> None:
     """From the submission to the cleanup; the victim dies on the way."""
     job = cluster.submit(bounded(ROWS, 100, ", job.retry.times = 100"), at=cluster.servers[-1])
     job.until("a checkpoint, or a death", lambda: job.checkpoint() or not victim.alive)
@@ -85,7 +85,7 @@ def story(cluster: Cluster, victim: Member) -> None:
     job.ends(JobStatus.FINISHED)
     job.is_exactly_once(ROWS)
     job.is_cleaned_up()
-    until("the death", lambda: not victim.alive, told=cluster.told)
+    until("the death", lambda: not victim.alive, describe=cluster.describe)
 
 
 @pytest.mark.parametrize("place", of_servers())
@@ -97,7 +97,7 @@ def test_a_leader_dies_at_a_place_of_its_own(own_cluster: Cluster, place: str) -
     own_cluster.worker()
     if place.startswith("worker.expire"):
         lost.kill()
-    story(own_cluster, victim)
+    check_scenario(own_cluster, victim)
 
 
 @pytest.mark.parametrize("place", params(places(OF_WORKERS)))
@@ -111,7 +111,7 @@ def test_a_driver_or_its_worker_dies_at_a_place_of_its_own(
     if victim.alive:
         job = own_cluster.submit(bounded(ROWS, 100, ", job.retry.times = 100"))
         if place.startswith("worker.report"):
-            job.gets_on(1)
+            job.makes_progress(1)
             kill_session(job.driver().process)
         job.until(
             "a death",
@@ -130,6 +130,6 @@ def test_a_driver_or_its_worker_dies_at_a_place_of_its_own(
 
 
 def death_of_a_driver(cluster: Cluster, job_id: int, place: str) -> bool:
-    """Whether a driver has said that it dies at this place."""
-    said = cluster.home.logs(job_id) / "driver.err"
-    return said.exists() and f"failpoint {place}" in said.read_text(errors="replace")
+    """Whether a driver has logged that it dies at this failpoint."""
+    error_log = cluster.home.logs(job_id) / "driver.err"
+    return error_log.exists() and f"failpoint {place}" in error_log.read_text(errors="replace")

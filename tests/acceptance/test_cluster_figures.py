@@ -1,4 +1,4 @@
-"""Real processes: what a server says of a job whose driver is killed, that is idle, forks, is
+"""Real processes: what a server reports of a job whose driver is killed, that is idle, forks, is
 stopped by force and resumed, or is led by `tidegate run`.
 """
 
@@ -69,7 +69,7 @@ def test_a_killed_driver_changes_no_figure_but_the_restarts(cluster: Cluster) ->
     idle, job = cluster.submit(IDLE), cluster.submit(FORK)
     seen: list[float] = []
 
-    def gets_on(checkpoints: int) -> None:
+    def makes_progress(checkpoints: int) -> None:
         wanted = job.checkpoint() + checkpoints
 
         def found() -> bool:
@@ -79,9 +79,9 @@ def test_a_killed_driver_changes_no_figure_but_the_restarts(cluster: Cluster) ->
         job.until("more checkpoints", found)
 
     for _ in range(3):
-        gets_on(4)
+        makes_progress(4)
         job.kill_driver()
-    gets_on(4)
+    makes_progress(4)
     assert 0 < max(seen) <= RATE * 1.2, (
         f"the source gives {RATE} rows a second at most: {max(seen)}"
     )
@@ -102,7 +102,7 @@ def test_a_killed_driver_changes_no_figure_but_the_restarts(cluster: Cluster) ->
     ]
     assert '<h2>Pipeline 1 <span class="status quiet">' in page_of(cluster, job)
     cluster.submit(FORK, job_id=job.id, query="&restore=latest")
-    gets_on(2)
+    makes_progress(2)
     resumed = details(cluster, job)
     assert resumed["events"][-len(ended["events"]) :] == ended["events"], "lines are only appended"
     assert (
@@ -145,12 +145,12 @@ def test_a_server_shows_the_rate_of_a_job_that_tidegate_run_leads(
         )
     try:
         job = Job(cluster, 77)
-        until("a rate", lambda: any(rates(cluster, job)), told=shown.read_text)
+        until("a rate", lambda: any(rates(cluster, job)), describe=shown.read_text)
         assert max(rates(cluster, job)) <= RATE * 1.2
         until(
             "the same in the display",
             lambda: re.search(r'"rows_per_second": [1-9]', shown.read_text()),
-            told=shown.read_text,
+            describe=shown.read_text,
         )
         os.kill(process.pid, signal.SIGINT)
         process.wait(60)

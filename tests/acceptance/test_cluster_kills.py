@@ -17,7 +17,7 @@ from tidegate.runner.process import session_members
 @on("sqlite-plain", "postgres-plain", "etcd-plain", BUILT_IN)
 def test_a_dead_leader_and_a_dead_successor_cost_the_data_nothing(cluster: Cluster) -> None:
     job = cluster.submit(flow(), at=cluster.follower())
-    job.gets_on()
+    job.makes_progress()
     driver = job.driver()
     for _ in range(2):
         term, before = cluster.term(), job.checkpoint()
@@ -27,7 +27,7 @@ def test_a_dead_leader_and_a_dead_successor_cost_the_data_nothing(cluster: Clust
         )
         cluster.leader()
         assert cluster.term() > term
-        job.gets_on()
+        job.makes_progress()
     (last,) = cluster.servers
     listed = job.until(
         "RUNNING and OK",
@@ -51,8 +51,8 @@ def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(
     cluster: Cluster,
 ) -> None:
     stream, stopped = cluster.submit(flow()), cluster.submit(flow())
-    stream.gets_on()
-    stopped.gets_on()
+    stream.makes_progress()
+    stopped.makes_progress()
     hung, term = cluster.leader(), cluster.term()
     hung.pause()
     before = stream.checkpoint()
@@ -70,7 +70,7 @@ def test_a_leader_that_hangs_past_its_lease_changes_nothing_when_it_wakes_up(
     for job, status in ((fresh, JobStatus.FINISHED), (stopped, JobStatus.CANCELED)):
         job.ends(status)
         job.is_exactly_once()
-    stream.gets_on()
+    stream.makes_progress()
     stream.stop(hung)
     stream.is_exactly_once()
 
@@ -80,20 +80,20 @@ def test_a_driver_outlives_its_worker_and_is_adopted_in_the_same_generation(
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     driver = job.driver()
     cluster.worker_of(driver).kill()
-    job.gets_on()
+    job.makes_progress()
     assignment = job.until(
         "another worker",
         lambda: (a := job.known().assignment) and a.value.worker != driver.worker and a.value,
     )
     assert assignment.generation == driver.generation
     assert job.driver().process == driver.process
-    job.gets_on()
+    job.makes_progress()
     job.kill_driver()  # the one that adopted it sees that, and reports it
     job.until("the next generation", lambda: job.generation() > driver.generation)
-    job.gets_on()
+    job.makes_progress()
     job.stop()
     job.is_exactly_once()
 
@@ -105,7 +105,7 @@ def test_a_bounded_job_whose_driver_is_killed_again_and_again_finishes_with_ever
     job = cluster.submit(bounded(1_200, 200))
     generations = [job.driver().generation]
     for _ in range(3):
-        job.gets_on(1)
+        job.makes_progress(1)
         process = job.driver().process
         job.kill_driver()
         assert not session_members(process)
@@ -121,10 +121,10 @@ def test_a_bounded_job_whose_driver_is_killed_again_and_again_finishes_with_ever
 def test_everything_is_killed_and_started_again(cluster: Cluster) -> None:
     stream, stopped = cluster.submit(flow()), cluster.submit(flow())
     for job in (stream, stopped):
-        job.gets_on()
+        job.makes_progress()
     stopped.stop()
     batch = cluster.submit(bounded(400, 100))  # last, so that it is on its way when all die
-    batch.gets_on()
+    batch.makes_progress()
     before = {job.id: (job.generation(), job.checkpoint()) for job in (batch, stream)}
     cluster.kill_everything()
     cluster.complete()
@@ -144,13 +144,13 @@ def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come
     cluster: Cluster,
 ) -> None:
     stream = cluster.submit(flow())
-    stream.gets_on()
+    stream.makes_progress()
     batch = cluster.submit(bounded(300, 100))  # last, so that it is on its way when all die
-    batch.gets_on()
+    batch.makes_progress()
     drivers = {job.id: job.driver().process for job in (batch, stream)}
     for member in cluster.members:
         member.kill()
-    stream.gets_on(10)
+    stream.makes_progress(10)
     batch.until(
         "its end without a coordinator",
         lambda: {p.status for p in batch.pipelines()} == {"FINISHED"},
@@ -176,13 +176,13 @@ def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come
 @on("sqlite-spark", "postgres-spark", "etcd-spark")
 def test_on_spark_leaders_and_drivers_die_and_every_row_is_there_once(cluster: Cluster) -> None:
     stream = cluster.submit(flow())
-    stream.gets_on(1)
+    stream.makes_progress(1)
     batch = cluster.submit(bounded(2_000, 400))
-    batch.gets_on(1)
+    batch.makes_progress(1)
     driver = stream.driver()
     cluster.leader().kill()
     batch.kill_driver()
-    stream.gets_on()
+    stream.makes_progress()
     batch.until("the next generation", lambda: batch.generation() > 1)
     cluster.leader().kill()
     batch.ends(JobStatus.FINISHED)
@@ -190,6 +190,6 @@ def test_on_spark_leaders_and_drivers_die_and_every_row_is_there_once(cluster: C
     assert stream.driver().process == driver.process
     stream.kill_driver()
     stream.until("the next generation", lambda: stream.generation() > driver.generation)
-    stream.gets_on()
+    stream.makes_progress()
     stream.stop()
     stream.is_exactly_once()

@@ -26,7 +26,7 @@ from tidegate.testing.servers.spark_cluster import LOOPBACK, quick_java_options,
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 
-PATIENCE_S = 150
+TIMEOUT_S = 150
 TOKEN = "hush-hush"
 
 
@@ -127,11 +127,11 @@ class Api(BaseHTTPRequestHandler):
             )
         elif self.headers.get("Upgrade"):
             self.answer(200, {})  # no web sockets here: the client asks again without
-        else:  # nothing ever happens: Spark looks at the list as well
+        else:  # nothing ever happens: Spark polls the list as well
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
             self.end_headers()
-            self.pods.over.wait(PATIENCE_S)
+            self.pods.over.wait(TIMEOUT_S)
             self.close_connection = True
 
     def do_POST(self) -> None:
@@ -219,7 +219,7 @@ LocalFile {{ plugin_input = "a", path = "{out}", file_format_type = "parquet" }}
     ) as run:
         try:
             until(
-                lambda: bool(rows(out)) or run.poll() is not None, lambda: "no row yet", PATIENCE_S
+                lambda: bool(rows(out)) or run.poll() is not None, lambda: "no row yet", TIMEOUT_S
             )
             assert run.poll() is None, run.stdout.read() if run.stdout else ""
             command_lines = [
@@ -229,10 +229,10 @@ LocalFile {{ plugin_input = "a", path = "{out}", file_format_type = "parquet" }}
             ]
             [first] = pods.processes.values()
             os.kill(first.pid, signal.SIGKILL)
-            said = run.communicate(timeout=PATIENCE_S)[0]
+            output = run.communicate(timeout=TIMEOUT_S)[0]
         finally:
             run.kill()
-    assert run.returncode == 0, said
+    assert run.returncode == 0, output
     assert rows(out) == list(range(400))
     assert len(pods.processes) >= 2
     assert "DELETE /api/v1/namespaces/default/pods" in pods.requests

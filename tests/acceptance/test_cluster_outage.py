@@ -1,4 +1,4 @@
-"""The store is away for a while: drivers wait and go on, servers say why they cannot answer and
+"""The store is away for a while: drivers wait and continue, servers report the cause and
 recover by themselves, and no row is lost or doubled.
 """
 
@@ -63,7 +63,7 @@ def cluster_on_it(backing: Backing, request: pytest.FixtureRequest) -> Iterator[
 
 
 def refusal(server: Server) -> Refused | None:
-    """What it says where it does not answer."""
+    """Return the error with which the server refuses, or None."""
     try:
         server.get("/running-jobs")
     except Refused as refused:
@@ -80,12 +80,12 @@ def test_the_store_is_away_for_twenty_seconds(
     cluster_on_it.complete(servers=2, workers=2)
     stream, stopped = cluster_on_it.submit(flow()), cluster_on_it.submit(flow())
     for job in (stream, stopped):
-        job.gets_on()
+        job.makes_progress()
     stopped.stop()
     batch = cluster_on_it.submit(
         bounded(400, 100)
     )  # last, so that it is on its way when the store goes
-    batch.gets_on()
+    batch.makes_progress()
     driver, rows = stream.driver().process, len(stream.rows())
     (backing.kill if hard else backing.stop)()
     away_s = time.monotonic()
@@ -101,7 +101,7 @@ def test_the_store_is_away_for_twenty_seconds(
     for server in cluster_on_it.servers:
         until("an answer", server.running)
         assert stopped.id not in server.running()
-    stream.gets_on()
+    stream.makes_progress()
     assert stream.driver().process == driver
     assert len(stream.rows()) > rows
     batch.ends(JobStatus.FINISHED)

@@ -16,10 +16,10 @@ from tidegate.runner.process import session_members
 @on("sqlite-plain")
 def test_a_job_is_stopped_although_no_worker_lives(cluster: Cluster) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     for worker in cluster.workers:
         worker.kill()
-    job.gets_on()
+    job.makes_progress()
     job.stop()
     job.has_no_process()
     job.is_exactly_once()
@@ -30,7 +30,7 @@ def test_a_job_that_was_stopped_goes_on_from_its_latest_checkpoint_under_another
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     job.stop()
     generation, checkpoint, rows = job.generation(), job.checkpoint(), len(job.rows())
     cluster.leader().kill()
@@ -38,7 +38,7 @@ def test_a_job_that_was_stopped_goes_on_from_its_latest_checkpoint_under_another
     job.until("the next generation", lambda: job.generation() > generation)
     job.until("more checkpoints", lambda: job.checkpoint() > checkpoint + 2)
     job.kill_driver()
-    job.gets_on()
+    job.makes_progress()
     job.stop()
     assert len(job.rows()) > rows
     job.is_exactly_once()
@@ -70,7 +70,7 @@ def test_a_worker_that_hangs_past_its_lease_and_wakes_up_starts_nothing_twice(
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     driver = job.driver()
     hung = cluster.worker_of(driver)
     hung.pause()
@@ -80,10 +80,10 @@ def test_a_worker_that_hangs_past_its_lease_and_wakes_up_starts_nothing_twice(
     hung.resume()
     job.until("the one that hung is back", lambda: cluster.worker_id(hung))
     assert job.driver().process == driver.process
-    job.gets_on()
+    job.makes_progress()
     job.kill_driver()  # a child of the one, in the care of the other
     job.until("the next generation", lambda: job.generation() > driver.generation)
-    job.gets_on()
+    job.makes_progress()
     assert job.generation() == driver.generation + 1
     job.stop()
     job.is_exactly_once()
@@ -92,14 +92,14 @@ def test_a_worker_that_hangs_past_its_lease_and_wakes_up_starts_nothing_twice(
 @on("sqlite-plain")
 def test_a_driver_that_hangs_is_late_then_stalled_then_replaced(cluster: Cluster) -> None:
     job = cluster.submit(flow(env=f", checkpoint.timeout = {20_000 if cluster.spark else 3_000}"))
-    job.gets_on()
+    job.makes_progress()
     driver = job.driver()
     cluster.pause(driver.process.pid)
     job.until("LATE", lambda: cluster.servers[0].running()[job.id]["checkpointHealth"] == "LATE")
     job.until("the next generation", lambda: job.generation() > driver.generation)
     assert not session_members(driver.process)
     assert "stalled" in [failure.condition for failure in job.known().state.value.failures]
-    job.gets_on()
+    job.makes_progress()
     job.stop()
     job.is_exactly_once()
 
@@ -109,7 +109,7 @@ def test_a_force_stop_ends_a_driver_that_hangs_and_a_dead_leader_does_not_forget
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     driver = job.driver()
     cluster.pause(driver.process.pid)
     cluster.leader().kill()
@@ -123,7 +123,7 @@ def test_a_driver_that_is_told_to_end_by_a_signal_ends_at_a_checkpoint_and_the_j
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(bounded(500, 100))
-    job.gets_on(1)
+    job.makes_progress(1)
     driver = job.driver()
     os.kill(driver.process.pid, signal.SIGTERM)
     job.until("the next generation", lambda: job.generation() > driver.generation)

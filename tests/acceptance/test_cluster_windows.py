@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from cluster_jobs import bounded, doomed, five_sources, flow, slow_batch, three_sources
+from cluster_jobs import bounded, failing, five_sources, flow, slow_batch, three_sources
 from cluster_kit import Cluster, Job
 from cluster_members import Member, stands_still, until
 from cluster_stores import own_on_spark_too
@@ -44,14 +44,14 @@ def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_clea
     own_cluster.configure(cleanup_delay_ms=6_000)
     first = own_cluster.server()
     own_cluster.worker()
-    failed, finished = own_cluster.submit(doomed(4)), own_cluster.submit(bounded(50, 500))
+    failed, finished = own_cluster.submit(failing(4)), own_cluster.submit(bounded(50, 500))
     finished.until("FINISHED", finished.ended)
     failed.until("FAILED", failed.ended)
     first.kill()  # within the cleanup delay
     assert own_cluster.store.get(PENDING_CLEANUPS, str(failed.id)) is not None
     second = own_cluster.start_server(failpoint=place)
-    until("the death of the second leader", lambda: not second.alive, told=own_cluster.told)
-    assert f"failpoint {place}" in second.said()
+    until("the death of the second leader", lambda: not second.alive, describe=own_cluster.describe)
+    assert f"failpoint {place}" in second.output()
     third = own_cluster.server()
     assert third.running() == {}
     for job, status in ((failed, JobStatus.FAILED), (finished, JobStatus.FINISHED)):
@@ -71,7 +71,7 @@ def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_sho
 ) -> None:
     first = own_cluster.server()
     own_cluster.worker()
-    job = own_cluster.submit(doomed(3))
+    job = own_cluster.submit(failing(3))
     entry = job.until("its record", lambda: own_cluster.store.get(RUNNING_JOBS, str(job.id)))
     job.until("FAILED", job.ended)
     first.kill()
@@ -178,7 +178,7 @@ def test_driver_on_an_unreachable_host_continues_until_it_is_silent_and_then_is_
     own_cluster.server()
     worker = own_cluster.worker(host="first-host")
     job = own_cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     driver = job.driver()
     assert driver.process.host == "first-host"
     own_cluster.worker(host="second-host")
@@ -189,19 +189,19 @@ def test_driver_on_an_unreachable_host_continues_until_it_is_silent_and_then_is_
             (state := job.known().state) and "no other worker sees that host" in state.value.reason
         ),
     )
-    job.gets_on()
+    job.makes_progress()
     assert job.driver().process == driver.process
     own_cluster.pause(driver.process.pid)
     job.until("the next generation", lambda: job.generation() > driver.generation)
     assert job.driver().process.host == "second-host"
-    job.gets_on()
+    job.makes_progress()
     os.kill(driver.process.pid, signal.SIGCONT)
     until(
         "the end of the old one",
         lambda: not own_cluster.has_process(driver.process.pid),
-        told=own_cluster.told,
+        describe=own_cluster.describe,
     )
-    job.gets_on()
+    job.makes_progress()
     job.stop()
     job.is_exactly_once()
 
@@ -234,7 +234,7 @@ def test_a_leader_that_hangs_just_before_a_write_is_refused_when_it_wakes_up(
     other = own_cluster.server()
     until("its leadership", lambda: own_cluster.leader() is hung)
     job = own_cluster.submit(bounded(100, 100), at=other)
-    until("a leader that stands still", hung.stands_still, told=own_cluster.told)
+    until("a leader that stands still", hung.stands_still, describe=own_cluster.describe)
     hung.paused = True
     until("another leader", lambda: own_cluster.leader() is other)
     job.ends(JobStatus.FINISHED)
@@ -255,7 +255,7 @@ def test_leader_hanging_in_an_embedded_store_transaction_blocks_until_killed_wit
     own_cluster.worker()
     other = own_cluster.server()
     job = own_cluster.submit(flow())
-    until("a leader that stands still", hung.stands_still, told=own_cluster.told)
+    until("a leader that stands still", hung.stands_still, describe=own_cluster.describe)
     hung.paused = True
     driver, before, term = job.driver(), job.checkpoint(), own_cluster.term()
     assert other.running()[job.id]["jobStatus"] == "RUNNING"  # what is known can be read
@@ -279,7 +279,7 @@ def test_server_crash_around_recording_a_command_leaves_it_whole_or_absent(
     job = Job(own_cluster, 7)
     if command == "stop":
         job = own_cluster.submit(flow(), at=sound)
-        job.gets_on()
+        job.makes_progress()
     send_command = (
         (lambda: own_cluster.submit(bounded(50, 500), at=dying, job_id=job.id))
         if command == "submit"
@@ -292,7 +292,7 @@ def test_server_crash_around_recording_a_command_leaves_it_whole_or_absent(
         assert job.status() is None
         assert own_cluster.submit(bounded(50, 500), at=sound, job_id=job.id)
     elif (command, side) == ("stop", "before"):
-        job.gets_on()
+        job.makes_progress()
         job.stop(sound)
     job.ends(JobStatus.FINISHED if command == "submit" else JobStatus.CANCELED)
     job.is_exactly_once(50 if command == "submit" else None)
@@ -304,7 +304,7 @@ def test_a_worker_that_dies_before_it_can_report_a_death_is_replaced_by_one_that
     own_cluster.server()
     worker = own_cluster.worker(failpoint="worker.report.before")
     job = own_cluster.submit(bounded(500, 100))
-    job.gets_on(1)
+    job.makes_progress(1)
     os.kill(job.driver().process.pid, signal.SIGKILL)
     until("its death", lambda: not worker.alive)
     own_cluster.worker()

@@ -80,14 +80,14 @@ def test_a_kill_at_any_failpoint_of_the_collector_loses_nothing(
         kept, left = installation.files("7"), installation.files("9")
         assert kept
         assert left
-        story = [COLLECT, UNDO] if name.startswith(WITH_UNDO) else [COLLECT, PURGE]
-        results = [installation.state(words, name) for words in story]
+        steps = [COLLECT, UNDO] if name.startswith(WITH_UNDO) else [COLLECT, PURGE]
+        results = [installation.state(words, name) for words in steps]
         assert KILLED in [result.code for result in results], name
         assert installation.files("7") == kept, name
-        for words in story:
+        for words in steps:
             last = installation.state(words)
             assert last.code == 0 or "no quarantine" in last.error, f"{name}: {last.error}"
         assert installation.files("7") == kept, name
-        assert installation.files("9") == (left if UNDO in story else {}), name
-        if PURGE in story:
+        assert installation.files("9") == (left if UNDO in steps else {}), name
+        if PURGE in steps:
             assert not (Home(installation.home).checkpoints / "_quarantine").exists(), name

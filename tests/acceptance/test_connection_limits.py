@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from cluster_members import until
 
-PATIENCE_S = 90
+TIMEOUT_S = 90
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
@@ -73,11 +73,11 @@ class Site:
         context = ssl.create_default_context(cafile=self.certificate) if self.certificate else None
         scheme = "https" if self.certificate else "http"
         request = urllib.request.Request(f"{scheme}://127.0.0.1:{self.port}{path}", body)
-        with urllib.request.urlopen(request, timeout=PATIENCE_S, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=context) as answer:
             return str(answer.read().decode())
 
     def connect(self, text: bytes) -> socket.socket:
-        made = socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
+        made = socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT_S)
         made.sendall(text)
         return made
 
@@ -95,7 +95,7 @@ class Site:
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(PATIENCE_S)
+            self.process.wait(TIMEOUT_S)
         finally:
             self.process.kill()
             self.process.wait()
@@ -145,7 +145,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> str:
         check=True,
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     return str(place / "server.pem")
 

@@ -1,5 +1,5 @@
 """Servers that announce themselves, as real processes: all of them are shown by each, also those
-without a worker; whoever ends or dies is gone, wherever.
+without a worker; every server that ends or dies is gone from the list.
 """
 
 import json
@@ -23,7 +23,7 @@ from tidegate.model.records import SERVERS
 from tidegate.store.open import open_store
 from tidegate.testing.failpoints import failpoint_names
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 SERVER = [sys.executable, "-c", "from tidegate.cli import main; main()", "server", "--no-worker"]
 OF_ONE = ("server.announce", "server.withdraw")
 QUICK = {"server.announce.after", "server.withdraw.before"}
@@ -63,9 +63,9 @@ class Member:
         with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
             return json.loads(answer.read())
 
-    def told(self, number: signal.Signals) -> int:
+    def send(self, number: signal.Signals) -> int:
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(TIMEOUT_S)
 
     def close(self) -> None:
         if self.alive:
@@ -134,10 +134,10 @@ def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(
         str(m.port) for m in (leader, follower, lost)
     }
 
-    lost.told(signal.SIGKILL)
+    lost.send(signal.SIGKILL)
     until("two in the store", lambda: len(installation.kept()) == 2)
     until("two at the follower", lambda: addresses(follower) == {leader.url, follower.url})
-    assert leader.told(signal.SIGTERM) == 0
+    assert leader.send(signal.SIGTERM) == 0
     until(
         "one, which leads",
         lambda: (
@@ -145,7 +145,7 @@ def test_each_server_shows_all_and_nothing_is_left_of_those_that_end_or_die(
             == [(follower.url, True)]
         ),
     )
-    assert follower.told(signal.SIGTERM) == 0
+    assert follower.send(signal.SIGTERM) == 0
     assert installation.kept() == []
 
 
@@ -169,7 +169,7 @@ def test_a_server_that_dies_while_it_comes_or_goes_leaves_nothing(
         until("the victim", lambda: victim.ask("/health"))
         until("its name", lambda: len(installation.kept()) == 2)
         victim.process.send_signal(signal.SIGTERM)
-    assert victim.process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert victim.process.wait(TIMEOUT_S) == -signal.SIGKILL
     until("its name gone", lambda: len(installation.kept()) == 1)
     until("alone", lambda: addresses(leader) == {leader.url})
 
@@ -183,6 +183,6 @@ def test_a_leader_that_dies_while_it_sweeps_is_followed_by_one_that_goes_on(
     until("a leader", lambda: victim.ask("/api/v1/overview")["leader"])
     lost, heir = installation.serve(), installation.serve()
     until("three", lambda: len(installation.kept()) == 3)
-    lost.told(signal.SIGKILL)
-    assert victim.process.wait(PATIENCE_S) == -signal.SIGKILL
+    lost.send(signal.SIGKILL)
+    assert victim.process.wait(TIMEOUT_S) == -signal.SIGKILL
     until("only the heir", lambda: len(installation.kept()) == 1 and addresses(heir) == {heir.url})

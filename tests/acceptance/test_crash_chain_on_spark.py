@@ -28,7 +28,7 @@ from tidegate.store.open import open_store
 from tidegate.testing.failpoints import failpoint_names
 
 JOB_ID = 7
-PATIENCE_S = 240
+TIMEOUT_S = 240
 JOB = """env {{ job.mode = "BATCH", job.name = "chain", checkpoint.interval = 10
   batch.max-rows = 10, checkpoint.max-retained = 3 }}
 source {{ {first}, {second} }}
@@ -72,7 +72,7 @@ END = [
     "job.end.after",
 ]
 GOING_BACK = ("filesink.rewind.", "filesink.takeback.", "chaos.undo.")
-LAST_WORD = "ledger.end.after"  # the driver dies, but has said all: its leader ends the job
+LAST_WRITE = "ledger.end.after"  # the driver dies after its last write: its leader ends the job
 # The matrix does what only an explicit compaction, the deletion of older checkpoints, damage or a
 # savepoint passes; other tests do what belongs to servers, to databases, to the collector, to other
 # storages, to the state of other jobs, to tokens, to batches that are given up, and to damaged
@@ -155,7 +155,7 @@ class Chain:
         """Wait until the run ends, or its driver has died at the failpoint; then kill what is left
         of it.
         """
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while process.poll() is None:
             if failpoint and self.driver_died_under(process.pid):
                 os.kill(process.pid, signal.SIGKILL)
@@ -177,7 +177,7 @@ class Chain:
         )
 
     def known(self) -> JobSnapshot | None:
-        """What the store says; looking must not make one."""
+        """What the store holds; reading must not create one."""
         if not self.store_is_made:
             return None
         store = open_store(self.home.store_url)
@@ -250,7 +250,7 @@ def middle_of_the_job(names: Sequence[str], rng: random.Random) -> list[str]:
         n
         for n in names
         if n not in {*START, *STARTING_OVER, *PREPARE, *END}
-        and not n.startswith((LAST_WORD, *ELSEWHERE))
+        and not n.startswith((LAST_WRITE, *ELSEWHERE))
     ]
     back = [n for n in chosen if n.startswith(GOING_BACK)]
     rest = [n for n in chosen if not n.startswith(GOING_BACK)]
@@ -277,7 +277,7 @@ def places_of(names: Sequence[str], rng: random.Random, every: bool) -> list[str
     ]
 
 
-def tell(chain: Chain, places: Sequence[str], rng: random.Random, hits: int) -> None:
+def kill_at_each(chain: Chain, places: Sequence[str], rng: random.Random, hits: int) -> None:
     """Run after run, each of which must die at its failpoint."""
     for name in places:
         chain.store_is_made = not name.startswith("store.create.")
@@ -302,13 +302,13 @@ def run_chain(root: Path, seed: int, hits: int, every: bool) -> None:
     places = places_of(failpoint_names(), rng, every)
     chain = Chain(root, rows=40 * hits * len(places))
     try:
-        tell(chain, places, rng, hits)
+        kill_at_each(chain, places, rng, hits)
         if not chain.finished():
             assert chain.run("") == 0, chain.log()
         chain.check()
         (root / "short").mkdir()
         short = Chain(root / "short", rows=20)
-        assert short.run(f"{LAST_WORD}@1") == 0, short.log()
+        assert short.run(f"{LAST_WRITE}@1") == 0, short.log()
         short.check()
     except AssertionError as error:
         raise AssertionError(f"seed {seed}: {error}") from error

@@ -45,8 +45,8 @@ class Scenario:
     expected: Callable[[Path], dict[Path, list[int]]]
     stop_at_rows: int | None = None
     restore: str = "auto"
-    prepare: str | None = None  # kill a first run here, before the run that is told about
-    meanwhile: Callable[[Path], None] = lambda _root: None  # what happens to the world after that
+    prepare: str | None = None  # kill a first run here, before the run under test
+    meanwhile: Callable[[Path], None] = lambda _root: None  # what happens between the two runs
     at_least_once: bool = False
     only: str | tuple[str, ...] = ""  # the areas of failpoints that this scenario is for
     save: bool = False  # the run ends with a savepoint, where there is none yet
@@ -276,7 +276,7 @@ SCENARIOS = [
 ]
 # In processes that this matrix does not run: who starts drivers (killed in test_embedded_run.py),
 # workers, servers. On a storage that this matrix does not have: one without a rename (killed in
-# test_publish_in_place.py). What people do with savepoints (broken off in test_savepoint_files.py).
+# test_publish_in_place.py). What users do with savepoints (broken off in test_savepoint_files.py).
 # The collector (killed in test_collector_kills.py). Slots of databases and chunks of a first read
 # (killed in tests/databases/test_cdc_jobs.py). Another job's state (killed in
 # test_restore_crashes.py). Tokens (killed in test_token_kills.py). Batches that are given up
@@ -323,7 +323,7 @@ def known_of(home: Path) -> JobSnapshot:
 
 
 def ended(home: Path) -> bool:
-    """Whether the job is said to have ended, so that nobody would run it again."""
+    """Whether the job is recorded as ended, so that nobody would run it again."""
     state = known_of(home).state if (home / "store").exists() else None
     return state is not None and state.value.status is JobStatus.FINISHED
 
@@ -336,7 +336,7 @@ def next_ids(home: Path) -> list[int]:
     )
 
 
-class Story:
+class ScenarioRun:
     """One scenario in one directory, run after run."""
 
     def __init__(self, runs: CrashRuns, scenario: Scenario, root: Path) -> None:
@@ -374,7 +374,7 @@ class Story:
         self.ids = now
         return result
 
-    def tell(self, name: str, hit: int, again: str) -> bool:
+    def run_killed(self, name: str, hit: int, again: str) -> bool:
         """Kill, kill again during recovery, let it end; whether the first kill happened."""
         restore = "auto"
         if self.scenario.prepare is not None:
@@ -413,13 +413,13 @@ class Story:
         known = known_of(self.home)
         self.check_counts(known)
         retained = {r.path for p in known.pipelines for r in p.value.retained}
-        doomed = {r.path for p in known.pipelines for r in p.value.pending_deletion}
+        pending_deletion = {r.path for p in known.pipelines for r in p.value.pending_deletion}
         root = Home(self.home).checkpoints
         on_disk = {p.relative_to(root).as_posix() for p in root.glob("[0-9]*/*/*")}
         # The state of a finished job goes with its checkpoints, by a cleanup that may have been
         # killed in the middle; the next one ends it.
         assert retained <= on_disk or (ended(self.home) and cleanup_is_due(self.home))
-        assert on_disk <= retained | doomed or cleanup_is_due(self.home)
+        assert on_disk <= retained | pending_deletion or cleanup_is_due(self.home)
         outside = {path.name for path in (self.root / "server").glob("*")}
         assert not outside or resources_are_recorded(self.home), (
             "something outside is left, and nobody knows of it"
@@ -479,7 +479,7 @@ def cleanup_is_due(home: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """Where a story's first run dies, and where the one that recovers does."""
+    """Where a scenario's first run dies, and where the one that recovers does."""
 
     scenario: Scenario
     name: str
@@ -506,22 +506,22 @@ def drawn(names: Sequence[str], rng: random.Random, share: float) -> list[Kill]:
     return kills
 
 
-def told(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set[str]:
-    """Tell these stories, as many at a time as there are zygotes; the failpoints at which a first
+def run_kills(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set[str]:
+    """Run these kills, as many at a time as there are zygotes; the failpoints at which a first
     run died.
     """
     free: SimpleQueue[CrashRuns] = SimpleQueue()
     for zygote in zygotes:
         free.put(zygote)
 
-    def tell(kill: Kill) -> str | None:
+    def run_kill(kill: Kill) -> str | None:
         zygote = free.get()
         try:
             return (
                 kill.name
-                if Story(zygote, kill.scenario, disk / kill.scenario.name / kill.name).tell(
-                    kill.name, kill.hit, kill.again
-                )
+                if ScenarioRun(
+                    zygote, kill.scenario, disk / kill.scenario.name / kill.name
+                ).run_killed(kill.name, kill.hit, kill.again)
                 else None
             )
         except Exception as error:
@@ -534,11 +534,9 @@ def told(zygotes: Sequence[CrashRuns], disk: Path, kills: Sequence[Kill]) -> set
 
     with ThreadPoolExecutor(len(zygotes)) as pool:
         try:
-            return {name for name in pool.map(tell, kills) if name is not None}
+            return {name for name in pool.map(run_kill, kills) if name is not None}
         finally:
-            pool.shutdown(
-                cancel_futures=True
-            )  # after a failure, the stories that have not begun are not told
+            pool.shutdown(cancel_futures=True)  # after a failure, no further run begins
 
 
 def kill_everywhere(zygotes: Sequence[CrashRuns], disk: Path, seed: int, share: float) -> None:
@@ -547,11 +545,11 @@ def kill_everywhere(zygotes: Sequence[CrashRuns], disk: Path, seed: int, share: 
     """
     names = [name for name in failpoint_names() if not name.startswith(ELSEWHERE)]
     print(f"seed {seed}")  # shown with a failure
-    missing = set(names) - told(zygotes, disk, drawn(names, random.Random(seed), share))
+    missing = set(names) - run_kills(zygotes, disk, drawn(names, random.Random(seed), share))
     # what was drawn passed them by, or died too late: at their first passage, in any scenario that
     # has it
     for scenario in SCENARIOS:
-        missing -= told(
+        missing -= run_kills(
             zygotes,
             disk / "once",
             [Kill(scenario, name, 1, "") for name in sorted(missing) if is_for(scenario, name)],

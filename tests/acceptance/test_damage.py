@@ -2,7 +2,7 @@
 sink's rows equal the source's all the same.
 
 The first run is killed with -9 in a process of its own; the damage is done by hand; the second run
-goes on in this process. No Spark.
+continues in this process. No Spark.
 """
 
 import json
@@ -105,9 +105,7 @@ class Scenario:
         return self
 
     def resume(self, restore: str = "latest") -> Ran:
-        """Go on until the end: of the rows, or, for a stream, after two more batches than the first
-        run had.
-        """
+        """Continue until all rows are read, or a stream has two batches more than its first run."""
         engine = PlainEngine() if self.shape.mode == "BATCH" else PowerCut(self.next_id() + 1)
         ran = run_in_process(str(self.file), self.home, engine, restore=restore)
         assert ran.outcome.status is (
@@ -152,7 +150,7 @@ class Scenario:
             if p.is_file()
         }
 
-    def tell(self, *arguments: str) -> Result:
+    def invoke(self, *arguments: str) -> Result:
         return CliRunner().invoke(checkpoints_command, ["--home", str(self.home.root), *arguments])
 
 
@@ -202,7 +200,7 @@ class Damage:
     victim: Callable[[Path], Path]
 
     def do(self, directory: Path) -> str:
-        """The name by which the damage must be told."""
+        """The name by which the damage is reported."""
         victim = self.victim(directory)
         self.act(victim)
         if victim == directory:
@@ -250,12 +248,12 @@ def test_damaged_checkpoints_are_named_and_the_next_older_one_is_used(
 
         ran = scenario.resume()
 
-        told = "\n".join(ran.claim.notes)
+        notes = "\n".join(ran.claim.notes)
         restored = RETAINED[-count - 1]
         assert ran.claim.restored == {1: restored}, case
         for directory, name in names.items():
-            assert f"checkpoint {directory} is damaged: {name} " in told, case
-        assert f"goes back to checkpoint {restored}: " in told
+            assert f"checkpoint {directory} is damaged: {name} " in notes, case
+        assert f"goes back to checkpoint {restored}: " in notes
         assert scenario.ids() == scenario.expected(first_new_id), case
         after = [
             ref.checkpoint
@@ -326,21 +324,21 @@ def test_verify_names_every_damaged_checkpoint_and_ends_with_1(
     place: Path, runs: CrashRuns
 ) -> None:
     scenario = Scenario(place, SHAPES[1], runs).killed(NOTHING_PENDING)
-    sound = scenario.tell("verify")
+    sound = scenario.invoke("verify")
     assert (sound.exit_code, sound.output.count(": sound")) == (0, 3)
 
     truncate(sink_state(scenario.directory(scenario.state().retained[1])))
     shutil.rmtree(scenario.directory(scenario.state().retained[2]))
-    told = scenario.tell("verify", "damage")
-    assert told.exit_code == 1
-    first, second, third = told.output.splitlines()
+    verified = scenario.invoke("verify", "damage")
+    assert verified.exit_code == 1
+    first, second, third = verified.output.splitlines()
     assert first.endswith("checkpoint 2: sound")
     assert "checkpoint 3: " in second
     assert "Sink[0]-LocalFile/state-data has " in second
     assert "checkpoint 4: " in third
     assert "is missing, with its whole directory" in third
-    assert scenario.tell("verify", "7", "2").exit_code == 0
-    assert scenario.tell("verify", "7", "3").exit_code == 1
+    assert scenario.invoke("verify", "7", "2").exit_code == 0
+    assert scenario.invoke("verify", "7", "3").exit_code == 1
 
 
 def test_show_refuses_a_damaged_checkpoint_by_name_and_shows_a_sound_one(
@@ -348,10 +346,10 @@ def test_show_refuses_a_damaged_checkpoint_by_name_and_shows_a_sound_one(
 ) -> None:
     scenario = Scenario(place, SHAPES[0], runs).killed(NOTHING_PENDING)
     flip(manifest(scenario.directory(scenario.state().retained[-1])))
-    damaged = scenario.tell("show", "7")
+    damaged = scenario.invoke("show", "7")
     assert damaged.exit_code != 0
     assert "/7/1/4 is damaged: _manifest.json does not match its checksum" in damaged.output
-    sound = scenario.tell("show", "7", "3")
+    sound = scenario.invoke("show", "7", "3")
     assert sound.exit_code == 0
     assert json.loads(sound.output)[0]["manifest"]["checkpoint"] == 3
 
@@ -359,9 +357,9 @@ def test_show_refuses_a_damaged_checkpoint_by_name_and_shows_a_sound_one(
 def test_list_shows_which_checkpoints_are_damaged(place: Path, runs: CrashRuns) -> None:
     scenario = Scenario(place, SHAPES[0], runs).killed(NOTHING_PENDING)
     empty(manifest(scenario.directory(scenario.state().retained[-1])))
-    told = scenario.tell("list")
-    assert told.exit_code == 0
-    assert ["damaged" in line for line in told.output.splitlines()[1:]] == [False, False, True]
+    listing = scenario.invoke("list")
+    assert listing.exit_code == 0
+    assert ["damaged" in line for line in listing.output.splitlines()[1:]] == [False, False, True]
 
 
 # -- the sink's own records

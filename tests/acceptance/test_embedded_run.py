@@ -27,10 +27,10 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 
 def test_a_bounded_job_runs_to_its_end_and_says_so(installation: Installation) -> None:
-    code, said = finish(installation.start(installation.job(rows=20, rate=1000)))
-    assert code == 0, said
-    assert "FINISHED" in said
-    assert "read 20 rows, committed 20" in said
+    code, output = finish(installation.start(installation.job(rows=20, rate=1000)))
+    assert code == 0, output
+    assert "FINISHED" in output
+    assert "read 20 rows, committed 20" in output
     assert installation.ids() == list(range(20))
 
 
@@ -38,10 +38,10 @@ def test_a_finished_job_leaves_nothing_to_resume_and_the_next_run_is_new(
     installation: Installation,
 ) -> None:
     file = installation.job(rows=10, rate=1000)
-    code, said = finish(installation.start(file))
-    assert code == 0, said
-    code, said = finish(installation.start(file, "--restore", "latest"))
-    assert (code, "nothing left to restore" in said) == (2, True)
+    code, output = finish(installation.start(file))
+    assert code == 0, output
+    code, output = finish(installation.start(file, "--restore", "latest"))
+    assert (code, "nothing left to restore" in output) == (2, True)
     assert finish(installation.start(file, "--restore", "auto"))[0] == 0
     assert installation.ids() == sorted([*range(10), *range(10)])
     assert not list((installation.home / "checkpoints").iterdir())
@@ -53,12 +53,13 @@ def test_killing_everything_and_running_again_loses_and_doubles_nothing(
     file = installation.job(rows=60)
     for kill in range(3):
         process = installation.start(file, "--restore", "auto")
-        installation.until(lambda kill=kill: installation.checkpoints() > 2 * kill + 1)  # type: ignore[misc]  # bound default
+        least = 2 * kill + 1
+        installation.until(lambda least=least: installation.checkpoints() > least)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-    code, said = finish(installation.start(file, "--restore", "auto"))
-    assert code == 0, said
-    assert "resumes: pipeline 1 after checkpoint" in said
+    code, output = finish(installation.start(file, "--restore", "auto"))
+    assert code == 0, output
+    assert "resumes: pipeline 1 after checkpoint" in output
     assert installation.ids() == list(range(60))
 
 
@@ -68,10 +69,10 @@ def test_after_a_kill_a_run_without_a_choice_is_refused_and_changes_nothing(
     file = installation.job()
     installation.run_and_kill(file, 2)
     before = installation.known()
-    code, said = finish(installation.start(file))
+    code, output = finish(installation.start(file))
     assert code == 3
-    assert "--restore latest" in said
-    assert "Traceback" not in said
+    assert "--restore latest" in output
+    assert "Traceback" not in output
     after = installation.known()
     assert before is not None
     assert after is not None
@@ -82,10 +83,10 @@ def test_a_second_run_of_a_living_job_is_refused_by_name(installation: Installat
     file = installation.job(mode="STREAMING", rows=100_000)
     first = installation.start(file)
     installation.until(lambda: installation.checkpoints() >= 1)
-    code, said = finish(installation.start(file, "--restore", "auto"))
+    code, output = finish(installation.start(file, "--restore", "auto"))
     assert code == 3
-    assert str(first.pid) in said
-    assert "'orders'" in said
+    assert str(first.pid) in output
+    assert "'orders'" in output
     first.send_signal(signal.SIGINT)
     assert finish(first)[0] == 130
 
@@ -95,9 +96,9 @@ def test_ctrl_c_stops_at_a_checkpoint_and_the_job_can_go_on(installation: Instal
     process = installation.start(file)
     installation.until(lambda: installation.checkpoints() >= 2)
     process.send_signal(signal.SIGINT)
-    code, said = finish(process)
+    code, output = finish(process)
     assert code == 130
-    assert "CANCELED" in said
+    assert "CANCELED" in output
     known = installation.known()
     assert known is not None
     state = known.pipelines[0].value
@@ -129,19 +130,19 @@ def test_a_driver_that_dies_is_replaced_by_the_next_generation(installation: Ins
     assert known.state is not None
     assert known.driver is not None
     os.kill(known.driver.value.process.pid, signal.SIGKILL)
-    code, said = finish(process)
-    assert code == 0, said
+    code, output = finish(process)
+    assert code == 0, output
     assert installation.ids() == list(range(60))
 
 
 def test_a_driver_that_dies_again_and_again_fails_the_job_within_its_budget(
     installation: Installation,
 ) -> None:
-    code, said = finish(
+    code, output = finish(
         installation.start(installation.job(retries=2), failpoint="batch.write.before@1")
     )
-    assert code == 1, said
-    assert "the driver died (signal 9)" in said
+    assert code == 1, output
+    assert "the driver died (signal 9)" in output
     assert installation.status() is JobStatus.FAILED
     known = installation.known()
     assert known is not None
@@ -162,8 +163,8 @@ def test_a_driver_that_hangs_is_killed_and_replaced(installation: Installation) 
     assert known is not None
     assert known.driver is not None
     os.kill(known.driver.value.process.pid, signal.SIGSTOP)
-    code, said = finish(process)
-    assert code == 0, said
+    code, output = finish(process)
+    assert code == 0, output
     assert installation.ids() == list(range(60))
     assert '"job_stalled"' in next((installation.home / "logs").glob("*/run.log")).read_text()
 
@@ -203,10 +204,10 @@ def test_a_mistake_in_the_engine_file_is_named_and_nothing_is_started(
 ) -> None:
     engine = installation.root / "engine.yaml"
     engine.write_text("tidegate:\n  checkpoint:\n    interval: soon\n")
-    code, said = finish(installation.start(installation.job(), "--config", str(engine)))
+    code, output = finish(installation.start(installation.job(), "--config", str(engine)))
     assert code == 2
-    assert "engine.yaml:3" in said
-    assert "nothing was started" in said
+    assert "engine.yaml:3" in output
+    assert "nothing was started" in output
 
 
 @pytest.mark.parametrize("place", ["driver.launch.before", "driver.launch.after"])
@@ -215,8 +216,8 @@ def test_a_leader_killed_while_it_starts_its_driver_leaves_no_driver_behind(
 ) -> None:
     file = installation.job(rows=20, rate=1000)
     assert finish(installation.start(file, failpoint=place))[0] == -9
-    code, said = finish(installation.start(file, "--restore", "auto"))
-    assert code == 0, said
+    code, output = finish(installation.start(file, "--restore", "auto"))
+    assert code == 0, output
     assert installation.ids() == list(range(20))
 
 
@@ -235,8 +236,8 @@ def test_the_driver_ends_with_its_leader(installation: Installation) -> None:
 
 
 def test_machines_get_one_json_object_a_line(installation: Installation) -> None:
-    code, said = finish(installation.start(installation.job(rows=20, rate=1000), "--json"))
-    events = [json.loads(line) for line in said.splitlines()]
+    code, output = finish(installation.start(installation.job(rows=20, rate=1000), "--json"))
+    events = [json.loads(line) for line in output.splitlines()]
     assert code == 0
     assert events[-1]["event"] == "end"
     assert (events[-1]["status"], events[-1]["rows_read"], events[-1]["rows_written"]) == (
@@ -255,10 +256,10 @@ def test_an_older_checkpoint_can_be_wanted_and_the_files_after_it_go(
     known = installation.known()
     assert known is not None
     oldest = known.pipelines[0].value.retained[0].checkpoint
-    code, said = finish(installation.start(file, "--restore", f"checkpoint:{oldest}"))
-    assert code == 0, said
-    assert f"goes back to checkpoint {oldest}" in said
-    assert "read 60 rows, committed 60" in said
+    code, output = finish(installation.start(file, "--restore", f"checkpoint:{oldest}"))
+    assert code == 0, output
+    assert f"goes back to checkpoint {oldest}" in output
+    assert "read 60 rows, committed 60" in output
     assert installation.ids() == list(range(60))
 
 
@@ -267,10 +268,10 @@ def test_a_checkpoint_that_is_not_retained_is_refused_with_those_that_are(
 ) -> None:
     file = installation.job(rows=60)
     installation.run_and_kill(file, 2)
-    code, said = finish(installation.start(file, "--restore", "checkpoint:4711"))
+    code, output = finish(installation.start(file, "--restore", "checkpoint:4711"))
     assert code == 2
-    assert "4711" in said
-    assert "there are:" in said
+    assert "4711" in output
+    assert "there are:" in output
 
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_next_older_one_is_used(
@@ -283,10 +284,10 @@ def test_a_damaged_newest_checkpoint_is_named_and_the_next_older_one_is_used(
     latest = known.pipelines[0].value.retained[-1]
     victim = next((installation.home / "checkpoints" / latest.path).rglob("state-data"))
     victim.write_bytes(victim.read_bytes()[:-2])
-    code, said = finish(installation.start(file, "--restore", "latest"))
-    assert code == 0, said
-    assert "is damaged" in said
-    assert victim.parent.name in said
+    code, output = finish(installation.start(file, "--restore", "latest"))
+    assert code == 0, output
+    assert "is damaged" in output
+    assert victim.parent.name in output
     assert installation.ids() == list(range(60))
 
 
@@ -294,6 +295,6 @@ def test_a_removed_source_is_incompatible_with_the_checkpoint(installation: Inst
     file = installation.job(rows=60)
     installation.run_and_kill(file, 2)
     file.write_text(file.read_text().replace("FakeSource {", 'FakeSource { name = "other", '))
-    code, said = finish(installation.start(file, "--restore", "latest"))
+    code, output = finish(installation.start(file, "--restore", "latest"))
     assert code == 2
-    assert "Source[0]-FakeSource" in said
+    assert "Source[0]-FakeSource" in output

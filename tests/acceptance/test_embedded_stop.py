@@ -34,14 +34,14 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         process.communicate()
 
 
-def ask(installation: Installation, wish: DesiredState, by: str = "ann") -> None:
+def ask(installation: Installation, desired: DesiredState, by: str = "ann") -> None:
     """As any server does it."""
     home, settings = Home(installation.home), EngineSettings()
     store = open_store(home.store_url)
     try:
         (entry,) = store.list("running-job-state")
         Commands(store, open_storage(settings.checkpoint, home), settings, SystemClock()).stop(
-            int(entry.key), wish, by=by
+            int(entry.key), desired, by=by
         )
     finally:
         store.close()
@@ -73,8 +73,8 @@ def test_a_stop_in_the_store_ends_the_run_at_a_checkpoint_and_names_who_asked(
     process = installation.start(installation.job(mode="STREAMING", rows=100_000))
     installation.until(lambda: installation.checkpoints() >= 2)
     ask(installation, DesiredState.CANCEL)
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
     assert reason_of(installation) == "stop requested by ann"
     known = installation.known()
     assert known is not None
@@ -91,8 +91,8 @@ def test_a_force_stop_in_the_store_kills_a_driver_that_is_stopped(
     os.kill(driver_of(installation), signal.SIGSTOP)
     ask(installation, DesiredState.CANCEL)
     ask(installation, DesiredState.FORCE_STOP, by="bob")
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
 
 
 def test_a_stop_of_a_driver_that_hangs_gets_stronger_until_it_ends(
@@ -104,8 +104,8 @@ def test_a_stop_of_a_driver_that_hangs_gets_stronger_until_it_ends(
     installation.until(lambda: installation.checkpoints() >= 2)
     os.kill(driver_of(installation), signal.SIGSTOP)
     ask(installation, DesiredState.CANCEL)
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
 
 
 def test_a_stop_that_comes_before_the_driver_is_up_is_obeyed(installation: Installation) -> None:
@@ -116,10 +116,10 @@ def test_a_stop_that_comes_before_the_driver_is_up_is_obeyed(installation: Insta
     )
     installation.until(lambda: "driver.register.before: stop" in errors_of(installation))
     ask(installation, DesiredState.CANCEL)
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
-    assert "there is no checkpoint" in said
-    assert "--restore latest" not in said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
+    assert "there is no checkpoint" in output
+    assert "--restore latest" not in output
 
 
 def errors_of(installation: Installation) -> str:
@@ -140,8 +140,8 @@ def test_a_stop_in_a_restart_pause_is_obeyed_and_no_driver_starts(
     os.kill(driver_of(installation), signal.SIGKILL)
     installation.until(lambda: installation.status() is JobStatus.RECOVERING)
     ask(installation, DesiredState.CANCEL)
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
 
 
 def test_a_stop_of_a_run_that_is_stopped_itself_is_obeyed_when_it_wakes(
@@ -152,8 +152,8 @@ def test_a_stop_of_a_run_that_is_stopped_itself_is_obeyed_when_it_wakes(
     process.send_signal(signal.SIGSTOP)
     ask(installation, DesiredState.CANCEL)
     process.send_signal(signal.SIGCONT)
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
 
 
 def test_a_stop_of_a_run_that_was_killed_is_not_applied_to_the_next_one(
@@ -162,8 +162,8 @@ def test_a_stop_of_a_run_that_was_killed_is_not_applied_to_the_next_one(
     file = installation.job(rows=60)
     installation.run_and_kill(file, 2)
     ask(installation, DesiredState.FORCE_STOP)
-    code, said = finish(installation.start(file, "--restore", "latest"))
-    assert code == 0, said
+    code, output = finish(installation.start(file, "--restore", "latest"))
+    assert code == 0, output
     assert installation.ids() == list(range(60))
 
 
@@ -177,8 +177,8 @@ def test_a_stop_that_comes_while_the_driver_dies_is_not_forgotten_by_the_restart
     os.kill(pid, signal.SIGKILL)
     ask(installation, DesiredState.CANCEL)
     process.send_signal(signal.SIGCONT)
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
 
 
 def test_one_ctrl_c_ends_a_run_whose_driver_hangs(installation: Installation) -> None:
@@ -188,8 +188,8 @@ def test_one_ctrl_c_ends_a_run_whose_driver_hangs(installation: Installation) ->
     installation.until(lambda: installation.checkpoints() >= 2)
     os.kill(driver_of(installation), signal.SIGSTOP)
     process.send_signal(signal.SIGINT)
-    code, said = finish(process)
-    assert (code, installation.status()) == (130, JobStatus.CANCELED), said
+    code, output = finish(process)
+    assert (code, installation.status()) == (130, JobStatus.CANCELED), output
     assert reason_of(installation) == "stopped by SIGINT"
 
 
@@ -205,11 +205,11 @@ def test_one_ctrl_c_ends_a_run_whose_store_is_locked_by_a_stopped_process(
     ) as stopped:
         os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
         process.send_signal(signal.SIGINT)
-        code, said = finish(process)
+        code, output = finish(process)
         stopped.kill()
-    assert code == 130, said
-    assert "the end could not be recorded" in said
-    assert "Traceback" not in said
+    assert code == 130, output
+    assert "the end could not be recorded" in output
+    assert "Traceback" not in output
     assert (
         finish(installation.start(installation.root / "job.conf"))[0] == 3
     )  # it is unfinished, as after a kill, and can be resumed
@@ -233,12 +233,12 @@ def test_the_advised_command_resumes_the_job_after_its_last_checkpoint(
     process = installation.start(file, "--job-id", "7", "-n", "my job")
     installation.until(lambda: installation.checkpoints() >= 2)
     process.send_signal(signal.SIGINT)
-    code, said = finish(process)
+    code, output = finish(process)
     assert code == 130
-    advised = shlex.split(said.partition(" with: ")[2].splitlines()[0])
+    advised = shlex.split(output.partition(" with: ")[2].splitlines()[0])
     assert advised[:2] == ["tidegate", "run"]
-    code, said = finish(installation.start(file, *advised[3:]))
-    assert code == 0, said
+    code, output = finish(installation.start(file, *advised[3:]))
+    assert code == 0, output
     assert installation.ids() == list(range(60))
 
 
@@ -246,10 +246,10 @@ def test_the_advised_command_of_a_run_without_a_checkpoint_works(
     installation: Installation,
 ) -> None:
     file = installation.job(rows=60, retries=0)
-    code, said = finish(installation.start(file, failpoint="batch.write.before@1"))
+    code, output = finish(installation.start(file, failpoint="batch.write.before@1"))
     assert code == 1
-    assert "--restore latest" not in said
-    advised = shlex.split(said.partition(" with: ")[2].splitlines()[0])
-    code, said = finish(installation.start(file, *advised[3:]))
-    assert code == 0, said
+    assert "--restore latest" not in output
+    advised = shlex.split(output.partition(" with: ")[2].splitlines()[0])
+    code, output = finish(installation.start(file, *advised[3:]))
+    assert code == 0, output
     assert installation.ids() == list(range(60))

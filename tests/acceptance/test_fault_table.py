@@ -175,9 +175,9 @@ class Site:
         if outcome.status is JobStatus.FINISHED:
             assert self.rows() == EXPECTED
             return "FINISHED"
-        said = "; ".join(failure.message for failure in outcome.failures)
-        assert said, f"{outcome.status} without a reason"
-        return said
+        summary = "; ".join(failure.message for failure in outcome.failures)
+        assert summary, f"{outcome.status} without a reason"
+        return summary
 
 
 class StrikesAt(PlainEngine):
@@ -227,8 +227,8 @@ def crash_runs() -> Iterator[CrashRuns]:
 
 def finished_after_repair(site: Site, place: str) -> None:
     site.disks[place].repair()
-    said = site.run(PlainEngine(), "latest")
-    assert said == "FINISHED", said
+    summary = site.run(PlainEngine(), "latest")
+    assert summary == "FINISHED", summary
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -236,9 +236,9 @@ def finished_after_repair(site: Site, place: str) -> None:
 def test_a_fault_while_the_job_runs_loses_and_doubles_nothing(
     site: Site, place: str, fault: str
 ) -> None:
-    said = site.run(StrikesAt(site.disks[place], fault), "fresh")
+    summary = site.run(StrikesAt(site.disks[place], fault), "fresh")
     site.disks[place].repaired()
-    if said != "FINISHED":
+    if summary != "FINISHED":
         finished_after_repair(site, place)
 
 
@@ -254,9 +254,9 @@ def test_a_fault_between_two_generations_loses_and_doubles_nothing(
     )
     assert crash_runs.run(request).code == KILLED
     site.disks[place].strike_for(fault, MOMENT_S)
-    said = site.run(PlainEngine(), "auto")
+    summary = site.run(PlainEngine(), "auto")
     site.disks[place].repaired()
-    if said != "FINISHED":
+    if summary != "FINISHED":
         finished_after_repair(site, place)
 
 
@@ -270,7 +270,7 @@ def test_a_fault_before_a_restore_loses_and_doubles_nothing(
     )
     assert stopped.status == "CANCELED"
     site.disks[place].strike_for(fault, LONGER_S)
-    said = site.run(PlainEngine(), "latest")
+    summary = site.run(PlainEngine(), "latest")
     site.disks[place].repaired()
-    if said != "FINISHED":
+    if summary != "FINISHED":
         finished_after_repair(site, place)

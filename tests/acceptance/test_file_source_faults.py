@@ -25,7 +25,7 @@ from tidegate.testing.plain_engine import PlainEngine
 
 FILES = 20
 ROWS_EACH = 5
-PATIENCE_S = 60
+TIMEOUT_S = 60
 BAD = "7,not a number\n"
 
 
@@ -191,7 +191,7 @@ def test_a_directory_that_is_away_is_waited_for_and_named(tmp_path: Path) -> Non
         if (tmp_path / "away").exists():
             (tmp_path / "away").rename(job.source)
         job.fill(first=20, count=1)
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     assert [each.outcome.status for each in ran] == [JobStatus.CANCELED]
     assert job.rows() == list(range(105))
 
@@ -207,7 +207,7 @@ def reason_of(state: PipelineState) -> str:
 
 def wait_for(fact: object) -> None:
     assert callable(fact)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             if fact():

@@ -23,7 +23,7 @@ from tidegate.client import Client, Unreachable
 from tidegate.client.client import Credentials
 from tidegate.model.errors import UserError
 
-PATIENCE_S = 90
+TIMEOUT_S = 90
 SERVER = [sys.executable, "-c", "from tidegate.cli import main; main()", "server", "--no-worker"]
 
 
@@ -56,7 +56,7 @@ def openssl(*arguments: str) -> None:
         check=True,
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
 
 
@@ -168,7 +168,7 @@ class Site:
         return f"https://127.0.0.1:{self.port}"
 
     def written(self) -> str:
-        """Everything that it has said and written below its home."""
+        """Everything that it has printed and written below its home."""
         files = [
             self.place / "out.txt",
             *(path for path in (self.place / "home").rglob("*") if path.is_file()),
@@ -194,13 +194,13 @@ def serving(place: Path, config: Path, sign: str) -> Iterator[Site]:
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=dict(os.environ)
         )
     try:
-        end_s = time.monotonic() + PATIENCE_S
+        end_s = time.monotonic() + TIMEOUT_S
         while sign not in out.read_text() and process.poll() is None and time.monotonic() < end_s:
             time.sleep(0.05)  # poll interval for another process
         assert sign in out.read_text(), out.read_text()
         yield site
         process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_S) == 0, out.read_text()
+        assert process.wait(TIMEOUT_S) == 0, out.read_text()
     finally:
         process.kill()
         process.wait()
@@ -232,36 +232,36 @@ def test_client_and_command_line_come_in_by_https_with_the_authority(
     site: Site, papers: Papers
 ) -> None:
     assert "totalSlot" in asked(site, papers.access())
-    told = CliRunner(env={"TIDEGATE_CLIENT_CERTIFICATE": ""}).invoke(
+    result = CliRunner(env={"TIDEGATE_CLIENT_CERTIFICATE": ""}).invoke(
         main, ["jobs", "--json", "--server", site.url, "--ca-file", papers.path("ca.pem")]
     )
-    assert (told.exit_code, told.stdout.strip()) == (0, "[]")
-    told = CliRunner(env={"TIDEGATE_CA_FILE": papers.path("ca.pem")}).invoke(
+    assert (result.exit_code, result.stdout.strip()) == (0, "[]")
+    result = CliRunner(env={"TIDEGATE_CA_FILE": papers.path("ca.pem")}).invoke(
         main, ["jobs", "--json", "--server", site.url]
     )
-    assert told.exit_code == 0
+    assert result.exit_code == 0
 
 
 def test_a_server_whose_authority_is_not_known_is_not_trusted(site: Site, papers: Papers) -> None:
     with pytest.raises(UserError, match="is not trusted"):
         asked(site, papers.access(authorities="strange-ca.pem"))
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         main, ["jobs", "--server", site.url, "--ca-file", papers.path("strange-ca.pem")]
     )
-    assert (told.exit_code, "is not trusted" in told.stderr, "--ca-file" in told.stderr) == (
+    assert (result.exit_code, "is not trusted" in result.stderr, "--ca-file" in result.stderr) == (
         2,
         True,
         True,
     )
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         main, ["jobs", "--server", site.url, "--ca-file", papers.path("nowhere.pem")]
     )
-    assert (told.exit_code, "cannot be read" in told.stderr) == (2, True)
+    assert (result.exit_code, "cannot be read" in result.stderr) == (2, True)
 
 
 def test_plain_http_gets_no_answer_and_harms_nobody(site: Site, papers: Papers) -> None:
     with contextlib.closing(
-        http.client.HTTPConnection("127.0.0.1", site.port, timeout=PATIENCE_S)
+        http.client.HTTPConnection("127.0.0.1", site.port, timeout=TIMEOUT_S)
     ) as plain:
         plain.request("GET", "/overview")
         with pytest.raises((OSError, http.client.HTTPException)):
@@ -283,8 +283,8 @@ def test_with_mutual_tls_only_who_shows_a_certificate_of_the_authority_comes_in(
     }
     command = ["jobs", "--json", "--server", mutual.url, "--ca-file", papers.path("ca.pem")]
     assert CliRunner(env=mine).invoke(main, command).exit_code == 0
-    told = CliRunner(env={"TIDEGATE_CLIENT_CERTIFICATE": ""}).invoke(main, command)
-    assert (told.exit_code, "TIDEGATE_CLIENT_CERTIFICATE" in told.stderr) == (1, True)
+    result = CliRunner(env={"TIDEGATE_CLIENT_CERTIFICATE": ""}).invoke(main, command)
+    assert (result.exit_code, "TIDEGATE_CLIENT_CERTIFICATE" in result.stderr) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -312,13 +312,13 @@ def test_files_that_do_not_do_are_a_sentence_before_anything_is_bound(
             "--http-port",
             str(taken.getsockname()[1]),
         ]
-        told = CliRunner().invoke(
+        result = CliRunner().invoke(
             main, [*arguments, "--config", str(engine_file(tmp_path, papers, **files))]
         )
-    assert told.exit_code == 2
-    assert re.search(f"HTTPS cannot be served with .*{words}", told.stderr), told.stderr
-    assert "Traceback" not in told.stderr
-    assert "hunter2" not in told.stderr
+    assert result.exit_code == 2
+    assert re.search(f"HTTPS cannot be served with .*{words}", result.stderr), result.stderr
+    assert "Traceback" not in result.stderr
+    assert "hunter2" not in result.stderr
     assert not (tmp_path / "home").exists()
 
 

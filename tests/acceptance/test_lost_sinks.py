@@ -1,5 +1,5 @@
 """A sink's target that was emptied, unmounted, moved, replaced or put back: the job stops by name,
-and goes on when the target is back or somebody agrees.
+and continues when the target is back or a user agrees.
 
 Real jobs on the plain engine. What happens to the target happens between two runs, or at an exact
 batch of a run.
@@ -429,10 +429,10 @@ def test_a_job_that_appends_to_rows_of_another_lineage_warns(
     scenario = Scenario(tmp_path, kind)
     assert warnings(scenario, scenario.run().outcome) == ()
     assert "holds" in plan_of(scenario, capsys)[1]
-    told = warnings(scenario, scenario.run(engine=FailsFrom(5)).outcome)
-    assert len(told) == 1
-    assert "of another lineage" in told[0]
-    assert str(scenario.target) in told[0] or "t" in told[0]
+    found = warnings(scenario, scenario.run(engine=FailsFrom(5)).outcome)
+    assert len(found) == 1
+    assert "of another lineage" in found[0]
+    assert str(scenario.target) in found[0] or "t" in found[0]
     assert "holds" not in plan_of(scenario, capsys, "--restore", "latest")[1], (
         "a resume says nothing"
     )

@@ -40,7 +40,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "jso
 
 
 def commands(page: str) -> list[str]:
-    """The commands of a page, one after the other. A line that ends with a backslash goes on."""
+    """The commands of a page, one after the other. A backslash at a line's end continues it."""
     blocks = re.findall(
         r"^```sh\n(.*?)^```$", (FOLDER / page).read_text(), flags=re.MULTILINE | re.DOTALL
     )

@@ -27,7 +27,7 @@ from tidegate.model.records import JobStatus
 from tidegate.runner.process import session_members
 from tidegate.store.open import open_store
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 PROGRAM = """
 import sys
 from tidegate.cli import run
@@ -103,8 +103,8 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         return process
 
     def finish(self, process: "subprocess.Popen[str]") -> tuple[int, str]:
-        said = process.communicate(timeout=PATIENCE_S)[0]
-        return process.returncode, said
+        output = process.communicate(timeout=TIMEOUT_S)[0]
+        return process.returncode, output
 
     def force_stop(self, process: "subprocess.Popen[str]") -> None:
         """-9 to the whole group of the run and to all of its driver's session, as the end of a
@@ -142,16 +142,16 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         """The highest checkpoint id that any job has in the storage."""
         return max((int(p.name) for p in self.checkpoints.glob("[0-9]*/1/[0-9]*")), default=0)
 
-    def until(self, look_at: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not look_at():
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + TIMEOUT_S
+        while not condition():
             assert time.monotonic() < end, (
-                f"not within {PATIENCE_S} s:"
+                f"not within {TIMEOUT_S} s:"
                 f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
             time.sleep(0.02)  # poll interval for another process
 
-    def gets_on(
+    def makes_progress(
         self, process: "subprocess.Popen[str]", *, job_id: int = 77, checkpoints: int = 2
     ) -> None:
         """Until this run leads, and then so many more checkpoints are complete than there are in
@@ -165,27 +165,27 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
         assert process.poll() is None, process.communicate()[0]
 
     def killed(self, file: Path, *arguments: str) -> None:
-        """A run that gets on, and is ended with force."""
+        """Start a run, let it make progress, and kill it."""
         process = self.start(file, *(arguments or ("--restore", "auto")))
-        self.gets_on(process)
+        self.makes_progress(process)
         self.force_stop(process)
 
     def stopped(self, process: "subprocess.Popen[str]", *, job_id: int = 77) -> str:
-        """The run gets on, and is stopped in good order; what it said.
+        """Let the run make progress and stop it gracefully; return its output.
 
         The sink has every row that was read, once.
         """
-        self.gets_on(process, job_id=job_id)
+        self.makes_progress(process, job_id=job_id)
         process.send_signal(signal.SIGINT)
-        code, said = self.finish(process)
-        assert code == 130, said
+        code, output = self.finish(process)
+        assert code == 130, output
         ids = self.ids()
         assert ids == list(range(len(ids)))
         assert (
             len(ids) == sum(p.value.rows_written for p in self.known(job_id).pipelines)
             or not self.counted
         )
-        return said
+        return output
 
     def ids(self, out: str = "out") -> list[int]:
         place = self.root / out
@@ -197,7 +197,7 @@ sink {{ LocalFile {{ name = "lake", plugin_input = "t", path = "{self.root / out
             else []
         )
 
-    def tell(self, *arguments: str) -> Result:
+    def invoke(self, *arguments: str) -> Result:
         return CliRunner().invoke(
             main, [*arguments, "--config", str(self.engine)], env={"TIDEGATE_HOME": str(self.home)}
         )
@@ -234,13 +234,13 @@ def save(orchestrator: Orchestrator, checkpoint: int) -> Savepoint:
 
 
 def refuses_another_table(orchestrator: Orchestrator) -> None:
-    """By name, and the plan says why; nothing is written."""
+    """The message names the sink and the plan gives the reason; nothing is written."""
     before = orchestrator.ids()
     file = orchestrator.job(out="elsewhere")
-    code, said = orchestrator.finish(orchestrator.start(file, "--restore", "latest"))
-    assert code == 2, said
-    assert "lake: path is" in said
-    plan = orchestrator.tell("restore-plan", str(file), "--job-id", "77", "--restore", "latest")
+    code, output = orchestrator.finish(orchestrator.start(file, "--restore", "latest"))
+    assert code == 2, output
+    assert "lake: path is" in output
+    plan = orchestrator.invoke("restore-plan", str(file), "--job-id", "77", "--restore", "latest")
     assert plan.exit_code == 3
     assert "verdict: impossible" in plan.output
     assert (orchestrator.ids(), orchestrator.ids("elsewhere")) == (before, [])
@@ -265,8 +265,8 @@ def test_with_the_store_gone_the_checkpoints_alone_are_enough_even_when_the_newe
     orchestrator.counted = False
     orchestrator.killed(file)
     shutil.rmtree(orchestrator.home)
-    code, said = orchestrator.finish(orchestrator.start(file))
-    assert (code, "the store knows nothing of it" in said) == (3, True), said
+    code, output = orchestrator.finish(orchestrator.start(file))
+    assert (code, "the store knows nothing of it" in output) == (3, True), output
     orchestrator.killed(file)
     newest = orchestrator.left()
     manifest = orchestrator.checkpoints / "77" / "1" / str(newest) / "_manifest.json"
@@ -282,11 +282,11 @@ def test_a_run_that_is_alive_is_taken_over_and_no_row_is_lost_or_doubled(
 ) -> None:
     file = orchestrator.job()
     first = orchestrator.start(file)
-    orchestrator.gets_on(first)
+    orchestrator.makes_progress(first)
     orchestrator.stopped(orchestrator.start(file, "--takeover"))
-    code, said = orchestrator.finish(first)
-    assert code == 1, said
-    assert "led by another process now" in said, said
+    code, output = orchestrator.finish(first)
+    assert code == 1, output
+    assert "led by another process now" in output, output
 
 
 def test_the_state_of_a_killed_job_goes_on_under_another_id(orchestrator: Orchestrator) -> None:
@@ -301,8 +301,8 @@ def test_the_state_of_a_killed_job_goes_on_under_another_id(orchestrator: Orches
     assert outcome is not None
     assert outcome.restore is not None
     assert outcome.restore.source_job == 77
-    code, said = orchestrator.finish(orchestrator.start(file, "--restore", "latest"))
-    assert (code, "continued by job 78" in said) == (2, True), said
+    code, output = orchestrator.finish(orchestrator.start(file, "--restore", "latest"))
+    assert (code, "continued by job 78" in output) == (2, True), output
 
 
 def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(
@@ -314,7 +314,7 @@ def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(
     orchestrator.killed(file)
     newer = save(orchestrator, orchestrator.newest())
 
-    plan = orchestrator.tell(
+    plan = orchestrator.invoke(
         "restore-plan", str(file), "--job-id", "77", "--restore", f"savepoint:{older.id}", "--json"
     )
     assert plan.exit_code == 0, plan.output
@@ -329,7 +329,9 @@ def test_going_back_to_a_savepoint_takes_rows_back_and_overtakes_the_newer_one(
         lambda: orchestrator.newest() > newer.pipelines[1].checkpoint or process.poll() is not None
     )
     orchestrator.force_stop(process)
-    code, said = orchestrator.finish(orchestrator.start(file, "--restore", f"savepoint:{newer.id}"))
-    assert (code, "cannot be restored any more" in said) == (2, True), said
+    code, output = orchestrator.finish(
+        orchestrator.start(file, "--restore", f"savepoint:{newer.id}")
+    )
+    assert (code, "cannot be restored any more" in output) == (2, True), output
     orchestrator.counted = False
     orchestrator.stopped(orchestrator.start(file, "--restore", "latest"))

@@ -17,7 +17,7 @@ from tidegate.runner.process import PROC, session_members
 from tidegate.store.open import open_store
 from tidegate.testing.in_process import Shared, run_in_process
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 def ids(directory: Path) -> list[int]:
@@ -138,7 +138,7 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
         )
 
     def driver_after(checkpoints: int) -> "list[int]":
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while time.monotonic() < end:
             if (home.root / "store" / "tidegate.db").exists():
                 store = open_store(home.store_url)
@@ -150,7 +150,7 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
                 ):
                     return session_members(snapshot.driver.value.process)
             time.sleep(0.1)  # poll interval for another process
-        pytest.fail(f"no {checkpoints} checkpoints within {PATIENCE_S} s")
+        pytest.fail(f"no {checkpoints} checkpoints within {TIMEOUT_S} s")
 
     first = start()
     members = driver_after(2)
@@ -164,9 +164,9 @@ sink {{ {files(tmp_path, "u")}, Console {{ plugin_input = "u" }} }}"""
         assert time.monotonic() < end, "processes outlive a killed run"
         time.sleep(0.1)  # poll interval for other processes
     second = start()
-    rows, said = second.communicate(timeout=PATIENCE_S)
-    assert second.returncode == 0, said
-    assert "resumes: pipeline 1 after checkpoint" in said
+    rows, output = second.communicate(timeout=TIMEOUT_S)
+    assert second.returncode == 0, output
+    assert "resumes: pipeline 1 after checkpoint" in output
     assert ids(tmp_path / "u") == list(range(900))
     assert "SeaTunnelRow#kind=INSERT" in rows
     assert not list((home.root / "work").glob("*"))

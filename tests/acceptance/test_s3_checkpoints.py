@@ -1,4 +1,4 @@
-"""Checkpoints on a real S3 server: the whole contract of the files, jobs that are killed and go on,
+"""Checkpoints on a real S3 server: the whole contract of the files, killed jobs that resume,
 an outage, and keys that nobody sees.
 """
 
@@ -29,7 +29,7 @@ from tidegate.store.open import open_store
 from tidegate.testing.files_contract import STATES, FencedFilesContract, manifest
 from tidegate.testing.servers.seaweedfs import SECRET_KEY, SeaweedServer
 
-PATIENCE_S = 180
+TIMEOUT_S = 180
 PROGRAM = "from tidegate.cli import main; main()"
 PLAIN_PROGRAM = """
 import sys
@@ -99,13 +99,13 @@ def test_a_writer_that_was_overtaken_between_its_files_and_its_manifest_changes_
     real = files.read_versioned
 
     def late(path: str) -> object:
-        """Between this look and the swap after it, the successor publishes."""
+        """Publish as the successor between this read and the swap after it."""
         seen = real(path)
-        monkeypatch.setattr(files, "look", real)
+        monkeypatch.setattr(files, "read_versioned", real)
         rival.publish(manifest(generation=2), STATES)
         return seen
 
-    monkeypatch.setattr(files, "look", late)
+    monkeypatch.setattr(files, "read_versioned", late)
     with pytest.raises(Exception, match="generation 2 has taken over"):
         storage.publish(manifest(generation=1), {"a": {"offset": "other"}})
     assert storage.read("5/1/1").states == STATES
@@ -203,11 +203,11 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
         known = self.known()
         return sum(p.value.checkpoints for p in known.pipelines) if known else 0
 
-    def until(self, look_at: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not look_at():
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + TIMEOUT_S
+        while not condition():
             assert time.monotonic() < end, (
-                f"not within {PATIENCE_S} s:"
+                f"not within {TIMEOUT_S} s:"
                 f" {[p.communicate()[0] for p in self.started if p.poll() is not None]}"
             )
             time.sleep(0.05)  # poll interval for another process
@@ -261,12 +261,12 @@ def test_a_job_that_is_killed_goes_on_from_s3_on_spark_and_its_keys_are_nowhere(
     )
     assert (verified.exit_code, ": sound" in verified.output) == (0, True), verified.output
     second = scenario.start(scenario.job(1500, rate=100_000), PROGRAM)
-    said = second.communicate(timeout=PATIENCE_S)[0]
-    assert second.returncode == 0, said
-    assert "resumes: pipeline 1 after checkpoint" in said
+    output = second.communicate(timeout=TIMEOUT_S)[0]
+    assert second.returncode == 0, output
+    assert "resumes: pipeline 1 after checkpoint" in output
     assert scenario.ids() == list(range(1500))
     assert [*scenario.storage.files.walk("7")] == [], "a job that has finished leaves nothing"
-    assert SECRET_KEY not in said
+    assert SECRET_KEY not in output
     kept = [
         path
         for path in scenario.home.root.rglob("*")
@@ -299,7 +299,7 @@ def test_an_outage_of_s3_is_waited_for_by_the_same_driver(
     assert known.driver is not None
     assert known.driver.value.generation == 1
     os.kill(run.pid, signal.SIGINT)
-    said = run.communicate(timeout=PATIENCE_S)[0]
-    assert "CANCELED" in said, said
+    output = run.communicate(timeout=TIMEOUT_S)[0]
+    assert "CANCELED" in output, output
     written = scenario.ids()
     assert written == list(range(len(written)))

@@ -1,5 +1,5 @@
 """Savepoints of real jobs: leaders and drivers are killed while one is made, the storage refuses
-it, people ask twice; and whatever happens, rows are exact.
+it, users request it twice; and whatever happens, rows are exact.
 """
 
 import json
@@ -56,7 +56,7 @@ run.run()
 
 
 def tidegate(cluster: Cluster, *words: str) -> Result:
-    """A command of a person who stands beside the cluster."""
+    """Run a command of an operator outside of the cluster."""
     return CliRunner().invoke(
         main, [*words, "--home", str(cluster.home.root), "--config", str(cluster.config)]
     )
@@ -87,7 +87,7 @@ def test_a_stop_with_a_savepoint_outlives_two_leaders_and_the_job_goes_on_from_i
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     asked, first = cluster.follower(), cluster.leader()
     first.kill()
     asked.post("/stop-job", {"jobId": job.id, **STOP})
@@ -115,7 +115,7 @@ def test_a_stop_with_a_savepoint_outlives_two_leaders_and_the_job_goes_on_from_i
 @on("sqlite-plain")
 def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(cluster: Cluster) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
+    job.makes_progress()
     obstacle = cluster.home.checkpoints / "savepoint" / str(job.id)
     obstacle.parent.mkdir(exist_ok=True)
     obstacle.write_text("in the way")
@@ -129,7 +129,7 @@ def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(cluster
     )
     assert str(job.id) in request(job).reason
     job.until("RUNNING", lambda: job.status() is JobStatus.RUNNING)
-    job.gets_on()
+    job.makes_progress()
     obstacle.unlink()
     cluster.servers[0].post("/stop-job", {"jobId": job.id, **STOP})
     job.ends(JobStatus.SAVEPOINT_DONE)
@@ -142,16 +142,16 @@ def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_th
     cluster: Cluster, tmp_path: Path
 ) -> None:
     job = cluster.submit(flow())
-    job.gets_on()
-    said = tidegate(cluster, "savepoint", str(job.id), "--json")
-    assert said.exit_code == 0, said.output
-    first = json.loads(said.stdout)
+    job.makes_progress()
+    result = tidegate(cluster, "savepoint", str(job.id), "--json")
+    assert result.exit_code == 0, result.output
+    first = json.loads(result.stdout)
     assert (first["status"], first["stop"], first["place"]) == (
         "done",
         False,
         str(cluster.home.checkpoints / first["path"]),
     )
-    job.gets_on()
+    job.makes_progress()
     again = tidegate(cluster, "savepoint", f"job-{job.id}")
     assert (again.exit_code, "is done" in again.output) == (0, True)
     assert (job.status(), job.known().state.value.restarts) == (JobStatus.RUNNING, 0)
@@ -188,7 +188,7 @@ def test_the_commands_of_the_page_about_savepoints_do_what_it_says(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     job = cluster.submit(flow(), job_id=7)
-    job.gets_on(1)
+    job.makes_progress(1)
     blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
     for line in "".join(blocks).splitlines():
         made = savepoints_of(cluster, job)
@@ -220,13 +220,15 @@ def test_a_driver_that_dies_while_it_makes_a_savepoint_is_followed_by_one_that_m
     own_cluster.server()
     victim = own_cluster.worker(failpoint=place)
     job = own_cluster.submit(bounded(50_000, 100, ", job.retry.times = 100"))
-    job.gets_on(1)
+    job.makes_progress(1)
     own_cluster.servers[0].post("/stop-job", {"jobId": job.id, **STOP})
-    said = own_cluster.home.logs(job.id) / "driver.err"
+    error_log = own_cluster.home.logs(job.id) / "driver.err"
     until(
         "the death of the driver",
-        lambda: said.exists() and f"failpoint {place}" in said.read_text(errors="replace"),
-        told=own_cluster.told,
+        lambda: (
+            error_log.exists() and f"failpoint {place}" in error_log.read_text(errors="replace")
+        ),
+        describe=own_cluster.describe,
     )
     victim.kill()
     own_cluster.worker()
@@ -262,12 +264,12 @@ def test_a_run_without_servers_ends_with_a_savepoint_and_finishes_from_it(tmp_pa
     process = run()
     try:
         until("a checkpoint", lambda: checkpoints(home) >= 2)
-        said = CliRunner().invoke(
+        result = CliRunner().invoke(
             main, ["savepoint", "saved", "--stop", "--home", str(home), "--json"]
         )
-        assert said.exit_code == 0, said.output
+        assert result.exit_code == 0, result.output
         assert process.wait(120) == 130
-        made = Savepoints(Home(home).checkpoints).find(None, json.loads(said.stdout)["place"])
+        made = Savepoints(Home(home).checkpoints).find(None, json.loads(result.stdout)["place"])
         write(rate=100_000)
         process = run("--restore", f"savepoint:{made.id}")
         assert process.wait(120) == 0

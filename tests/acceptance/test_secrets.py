@@ -28,7 +28,7 @@ from cluster_members import until
 
 from tidegate.cli import main
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 IN_OPTION, IN_URL, IN_MAP, IN_ENV, IN_SINK = (
     "Zebra-hunter2 Öl&Top",
     "Url-hunter3-Mid",
@@ -195,7 +195,7 @@ class Site:
     def close(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         try:
-            self.process.wait(PATIENCE_S)
+            self.process.wait(TIMEOUT_S)
         finally:
             self.process.kill()
             self.process.wait()
@@ -219,10 +219,10 @@ def verbs_show_no_secret(site: Site, job: Path) -> None:
     """What judges a job file, at the command line and over the API."""
     for verb in ("validate", "explain", "restore-plan"):
         for more_words in ((), ("--json",)):
-            told = CliRunner().invoke(
+            result = CliRunner().invoke(
                 main, [verb, str(job), *more_words], env={"TIDEGATE_HOME": str(site.home)}
             )
-            shows_no_secret(verb, told.output)
+            shows_no_secret(verb, result.output)
     judged = json.dumps({"text": job.read_text().replace("BATCH", "NOPE"), "format": "hocon"})
     shows_no_secret("/api/v1/validate", site.ask("/api/v1/validate", judged))
 
@@ -248,8 +248,8 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(
         for job_id, source in sources.items():
             text = JOB.format(name=f"job{job_id}", source=source, **more)
             (tmp_path / "job.conf").write_text(text)
-            said = site.ask(f"/submit-job?format=hocon&jobId={job_id}", text)
-            assert json.loads(said)["jobId"] == str(job_id), said
+            answered = site.ask(f"/submit-job?format=hocon&jobId={job_id}", text)
+            assert json.loads(answered)["jobId"] == str(job_id), answered
 
         def ended() -> bool:
             shows_no_secret("the list of processes", site.processes())
@@ -305,10 +305,10 @@ def test_a_password_is_seen_in_no_log_answer_page_bundle_or_list_of_processes(
     ):
         shows_no_secret(path, site.ask(path))
     (site.home / "logs" / "1" / "spark.log").unlink()  # ours; now everything that was written
-    told = CliRunner().invoke(
+    result = CliRunner().invoke(
         main, ["support-bundle", "1", "-o", str(tmp_path / "bundle.tar.gz"), "--server", site.url]
     )
-    assert told.exit_code == 0, told.output
+    assert result.exit_code == 0, result.output
     assert (tmp_path / "bundle.tar.gz").stat().st_mode & 0o777 == 0o600
     with tarfile.open(tmp_path / "bundle.tar.gz") as bundle:
         for name in bundle.getnames():

@@ -20,7 +20,7 @@ import pyarrow.dataset
 import pytest
 from cluster_members import until
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 TIDEGATE = str(Path(sys.executable).parent / "tidegate")
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
@@ -109,10 +109,10 @@ class Installation:
         port = free_port()
         process = self.start("server", "--http-port", str(port), *arguments, spark=spark)
         until(f"the server on {port}", lambda: process.poll() is not None or rest(port, "/health"))
-        assert process.poll() is None, self.said(process)
+        assert process.poll() is None, self.output(process)
         return port, process
 
-    def said(self, process: "subprocess.Popen[bytes]") -> str:
+    def output(self, process: "subprocess.Popen[bytes]") -> str:
         return (self.place / f"out-{self.processes.index(process)}.log").read_text()
 
     def end(self) -> None:
@@ -140,7 +140,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
 
 def ended(process: "subprocess.Popen[bytes]", number: signal.Signals = signal.SIGTERM) -> int:
     process.send_signal(number)
-    return process.wait(PATIENCE_S)
+    return process.wait(TIMEOUT_S)
 
 
 def checkpoint(port: int, job_id: int) -> int:
@@ -164,7 +164,7 @@ def test_a_job_on_spark_is_submitted_runs_and_is_counted(
     assert ids(tmp_path / "out") == list(range(7))
     assert rest(port, "/running-jobs") == []
     assert ended(process) == 0
-    assert "Traceback" not in installation.said(process)
+    assert "Traceback" not in installation.output(process)
 
 
 def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(
@@ -238,9 +238,9 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_started(installation: Inst
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = installation.start("server", "--http-port", str(port))
-        assert process.wait(PATIENCE_S) == 2
-    assert f"127.0.0.1:{port}" in installation.said(process)
-    assert "Traceback" not in installation.said(process)
+        assert process.wait(TIMEOUT_S) == 2
+    assert f"127.0.0.1:{port}" in installation.output(process)
+    assert "Traceback" not in installation.output(process)
     assert not installation.home.exists()
 
 
@@ -257,11 +257,11 @@ def test_the_next_free_port_is_taken_where_that_is_allowed(
         process = installation.start("server", "--config", str(config), "--no-worker")
         until(
             "the server is ready",
-            lambda: "ready at" in installation.said(process) or process.poll() is not None,
+            lambda: "ready at" in installation.output(process) or process.poll() is not None,
         )
-        said = installation.said(process)
-    assert "backup-count" in said, "keys without a meaning here are named at the start"
-    other = int(said.partition("127.0.0.1:")[2].partition(",")[0])
+        output = installation.output(process)
+    assert "backup-count" in output, "keys without a meaning here are named at the start"
+    other = int(output.partition("127.0.0.1:")[2].partition(",")[0])
     assert port < other <= port + 50
     assert rest(other, "/overview")["workers"] == "0"
     assert ended(process) == 0
@@ -274,8 +274,8 @@ def test_an_engine_file_with_mistakes_starts_nothing(
     config.write_text("engine:\n  http:\n    port: eighty\n")
     for verb in ("server", "worker"):
         process = installation.start(verb, "--config", str(config))
-        assert process.wait(PATIENCE_S) == 2
-        assert "tidegate.yaml:3" in installation.said(process)
+        assert process.wait(TIMEOUT_S) == 2
+        assert "tidegate.yaml:3" in installation.output(process)
     assert not installation.home.exists()
 
 
@@ -312,7 +312,7 @@ def test_large_job_files_at_once_are_refused_and_do_not_delay_the_leader(
     text = "".join(f"key{i} = 1\n" for i in range(700_000)).encode()
 
     def submit(_: int) -> int:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT_S) as client:
             return client.post("/submit-job?format=hocon", content=text).status_code
 
     terms: set[int | None] = set()

@@ -1,8 +1,8 @@
-"""Sinks that hold more than the registry of checkpoints knows, or more than is wanted: each story
-ends with exactly the rows that its plan says.
+"""Sinks that hold more than the retained checkpoints, or more than is wanted: each scenario
+ends with exactly the rows of its plan.
 
 The first run is killed with -9 in a process of its own; then the store is lost, checkpoints are
-damaged, or an older point is asked for; the second run goes on in this process. Plain engine, and
+damaged, or an older point is asked for; the second run continues in this process. Plain engine, and
 once on Spark.
 """
 
@@ -27,7 +27,7 @@ from tidegate.testing.plain_engine import PlainEngine
 
 ROWS = 80
 BATCH_ROWS = 10
-PATIENCE_S = 120
+TIMEOUT_S = 120
 ALL_HAVE_IT = "batch.commit.after@5"
 ONE_LACKS_IT = "batch.commit.middle@9"  # of two sinks, the first has batch 5
 NOTHING_PENDING = "ledger.complete.after@5"
@@ -284,7 +284,7 @@ class Gate(PlainEngine):
     def run(self, graph: Graph, batch: Batch) -> Written:
         if batch.checkpoint > self.last:
             self.reached.set()
-            assert self.opened.wait(PATIENCE_S)
+            assert self.opened.wait(TIMEOUT_S)
         return super().run(graph, batch)
 
 
@@ -298,7 +298,7 @@ def test_a_fork_begins_at_a_checkpoint_of_a_job_that_goes_on(memory_disk: Path) 
     )
     first.start()
     try:
-        assert gate.reached.wait(PATIENCE_S)
+        assert gate.reached.wait(TIMEOUT_S)
         fork = run_in_process(
             str(memory_disk / "fork.conf"),
             scenario.home,
@@ -309,7 +309,7 @@ def test_a_fork_begins_at_a_checkpoint_of_a_job_that_goes_on(memory_disk: Path) 
         )
     finally:
         gate.opened.set()
-        first.join(PATIENCE_S)
+        first.join(TIMEOUT_S)
     assert fork.outcome.status is JobStatus.FINISHED, fork.outcome.failures
     assert fork.claim.restored == {1: 3}
     assert [ids_in(output) for output in forked] == [list(range(30, ROWS))] * 2, (
@@ -332,7 +332,7 @@ def test_a_fork_into_the_same_place_adds_its_own_rows_and_touches_no_others(
     )
     first.start()
     try:
-        assert gate.reached.wait(PATIENCE_S)
+        assert gate.reached.wait(TIMEOUT_S)
         run_in_process(
             str(scenario.file),
             scenario.home,
@@ -343,7 +343,7 @@ def test_a_fork_into_the_same_place_adds_its_own_rows_and_touches_no_others(
         )
     finally:
         gate.opened.set()
-        first.join(PATIENCE_S)
+        first.join(TIMEOUT_S)
     assert ended[0].outcome.status is JobStatus.FINISHED, ended[0].outcome.failures
     assert ids_in(scenario.outputs[0]) == sorted([*range(ROWS), *range(40, ROWS)])
 

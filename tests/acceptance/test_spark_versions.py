@@ -98,13 +98,13 @@ def test_the_versions_that_are_tried_are_the_ends_of_what_is_claimed() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_examples_give_the_same_rows_on_the_ends_of_what_is_claimed(version: str) -> None:
     python = environment(version)
-    said = subprocess.run(
+    output = subprocess.run(
         [str(python), "-c", "import pyspark; print(pyspark.__version__)"],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
-    assert said.strip() == version
+    assert output.strip() == version
     command = [
         str(python),
         "-m",

@@ -25,7 +25,7 @@ from tidegate.testing.servers.spark_cluster import LOOPBACK, SparkCluster, quick
 
 pytestmark = pytest.mark.timeout(300)
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +104,9 @@ class Run:
         return self.process
 
     def result(self) -> tuple[int, str]:
-        """Exit code and everything that it said."""
-        said = self.running.communicate(timeout=PATIENCE_S)[0]
-        return self.running.returncode, said
+        """Exit code and complete output."""
+        output = self.running.communicate(timeout=TIMEOUT_S)[0]
+        return self.running.returncode, output
 
     def wait_for(self, what: object) -> None:
         """Until `what()` is true; fails as soon as the run has ended without."""
@@ -118,7 +118,7 @@ class Run:
             assert self.running.poll() is None, self.running.communicate()[0]
             return False
 
-        until(seen, lambda: "it runs", PATIENCE_S)
+        until(seen, lambda: "it runs", TIMEOUT_S)
 
     def staged(self, sink: str = "out") -> set[str]:
         """What tasks have begun to write, and nobody has committed."""
@@ -238,9 +238,9 @@ def test_a_worker_killed_inside_a_bounded_job_loses_and_doubles_nothing(
     victim = next(worker for worker in cluster.workers if writing in worker.children())
     cluster.kill_worker(victim)
     run.wait_for(lambda: not session_members(victim.reference))
-    code, said = run.result()
-    assert code == 0, said
-    assert "read 4,000 rows" in said
+    code, output = run.result()
+    assert code == 0, output
+    assert "read 4,000 rows" in output
     check_bounded(run, 2000)
 
 
@@ -281,8 +281,8 @@ LocalFile {{ plugin_input = "a", path = "{tmp_path / "out"}", file_format_type =
     arrive(2)
     run.wait_for(lambda: run.ids() == list(range(300)))
     run.running.send_signal(signal.SIGTERM)
-    code, said = run.result()
-    assert code == 130, said
+    code, output = run.result()
+    assert code == 130, output
     assert run.ids() == list(range(300))
     assert run.staged() == set()
 
@@ -295,8 +295,8 @@ def test_a_job_on_a_cluster_writes_exactly_its_rows(
     run = Run(tmp_path, cluster, env=env, body=bounded(tmp_path, 20_000, slow_ms=0))
     runs.append(run)
     run.start()
-    code, said = run.result()
-    assert code == 0, said
+    code, output = run.result()
+    assert code == 0, output
     check_bounded(run, 20_000)
     for worker in cluster.workers:
         assert list(worker.work.glob("app-*/*/stderr")), "a worker had no executor"
@@ -344,8 +344,8 @@ def test_a_host_that_is_cut_off_and_comes_back_adds_nothing(
     finally:
         for pid in frozen:
             os.kill(pid, signal.SIGCONT)
-    code, said = run.result()
-    assert code == 0, said
+    code, output = run.result()
+    assert code == 0, output
     assert run.ids() == list(range(40_000))
     assert not (tmp_path / "out" / ".tidegate").exists()
 
@@ -367,8 +367,8 @@ def test_tasks_that_run_twice_at_once_write_once(
     )
     runs.append(run)
     run.start()
-    code, said = run.result()
-    assert code == 0, said
+    code, output = run.result()
+    assert code == 0, output
     assert run.ids() == list(range(16_000))
     said_by_executors = "".join(
         path.read_text() for path in cluster.place.glob("worker-*/app-*/*/stderr")
@@ -400,8 +400,8 @@ def test_the_death_of_the_drivers_jvm_ends_its_executors_and_the_next_generation
     assert jvms
     os.kill(jvms[0], signal.SIGKILL)
     run.wait_for(lambda: not cluster.executors() & before)
-    code, said = run.result()
-    assert code == 0, said
+    code, output = run.result()
+    assert code == 0, output
     assert run.ids() == list(range(20_000))
 
 
@@ -425,8 +425,8 @@ def test_a_batch_without_executors_fails_in_bounded_time_and_is_tried_again_when
         )
     )
     cluster.add_workers(2)
-    code, said = run.result()
-    assert code == 0, said
+    code, output = run.result()
+    assert code == 0, output
     assert run.ids() == list(range(300))
 
 
@@ -442,9 +442,9 @@ def test_executors_without_the_right_python_are_named(
     )
     runs.append(run)
     run.start()
-    code, said = run.result()
-    assert code == 1, said
-    assert "the executors have no program /no/such/python" in said
+    code, output = run.result()
+    assert code == 1, output
+    assert "the executors have no program /no/such/python" in output
 
 
 def test_a_master_that_is_not_there_is_named_at_once(
@@ -458,11 +458,11 @@ def test_a_master_that_is_not_there_is_named_at_once(
     )
     runs.append(run)
     run.start()
-    code, said = run.result()
-    assert code == 1, said
+    code, output = run.result()
+    assert code == 1, output
     assert (
         f"no Spark master answers at spark://{LOOPBACK}:1 ({LOOPBACK}:1: Connection refused)"
-        in said
+        in output
     )
 
 
@@ -476,8 +476,8 @@ def test_a_job_goes_on_with_its_executors_when_the_master_is_killed(
         run.start()
         run.wait_for(run.ids)
         own.kill_master()
-        code, said = run.result()
-    assert code == 0, said
+        code, output = run.result()
+    assert code == 0, output
     assert run.ids() == list(range(20_000))
 
 
@@ -497,6 +497,6 @@ def test_executors_that_cannot_start_fail_the_batch_in_bounded_time(
     )
     runs.append(run)
     run.start()
-    code, said = run.result()
-    assert code == 1, said
-    assert f"no executor for 3 seconds at {cluster.url}" in said
+    code, output = run.result()
+    assert code == 1, output
+    assert f"no executor for 3 seconds at {cluster.url}" in output

@@ -25,7 +25,7 @@ from tidegate.testing.crash_runs import KILLED, CrashRuns, RunRequest
 from tidegate.testing.in_process import run_in_process
 from tidegate.testing.plain_engine import PlainEngine
 
-PATIENCE_S = 120
+TIMEOUT_S = 120
 Tidegate = Callable[..., Result]
 
 
@@ -80,7 +80,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def tidegate(place: Place) -> Tidegate:
-    """Call the command on that home; the expected exit code is 0 unless it is said."""
+    """Call the command on that home; the default of the expected exit code is 0."""
 
     def call(*words: str, code: int = 0) -> Result:
         # Not through `main`: click caches the first help text that it renders.
@@ -116,24 +116,24 @@ def test_usage_is_told_by_kind_job_age_and_map(place: Place, tidegate: Tidegate)
     place.stopped()
     place.savepoint()
     (place.home.checkpoints / "notes.txt").write_text("mine")
-    told = document(tidegate("state", "du", "--json"))
-    assert {kind: told["kinds"][kind]["units"] for kind in told["kinds"]} == {
+    usage = document(tidegate("state", "du", "--json"))
+    assert {kind: usage["kinds"][kind]["units"] for kind in usage["kinds"]} == {
         "retained": 3,
         "savepoint": 1,
         "unknown": 1,
     }
-    (job,) = told["jobs"]
+    (job,) = usage["jobs"]
     assert (job["job_id"], job["name"], job["status"], job["kinds"]["retained"]["units"]) == (
         7,
         "orders",
         "CANCELED",
         3,
     )
-    assert told["total"]["bytes"] == sum(
+    assert usage["total"]["bytes"] == sum(
         p.stat().st_size for p in place.home.checkpoints.rglob("*") if p.is_file()
     )
-    assert told["ages"]["< 1 hour"]["units"] == 5
-    assert told["store"]["running-pipeline-state"]["documents"] == 1
+    assert usage["ages"]["< 1 hour"]["units"] == 5
+    assert usage["store"]["running-pipeline-state"]["documents"] == 1
     text = tidegate("state", "du").stdout
     assert "3 retained, 1 savepoint" in text
     assert "running-pipeline-state" in text
@@ -272,15 +272,15 @@ def test_capacity_is_measured_from_the_jobs_and_estimated_for_a_file(
     place: Place, tidegate: Tidegate
 ) -> None:
     place.stopped(env=", checkpoint.max-retained = 2")
-    told = document(tidegate("capacity", "--json"))
-    (job,) = told["jobs"]
+    usage = document(tidegate("capacity", "--json"))
+    (job,) = usage["jobs"]
     largest = max(
         sum(f.stat().st_size for f in (place.home.checkpoints / path).rglob("*") if f.is_file())
         for path in place.directories()
     )
     assert job["checkpoint_bytes"] >= largest
     assert job["storage_bytes"] == round(job["checkpoint_bytes"] * 3 * 1.5)
-    assert told["storage_bytes"] == job["storage_bytes"]
+    assert usage["storage_bytes"] == job["storage_bytes"]
     assert "each savepoint" in tidegate("capacity").stdout
     estimate = document(tidegate("capacity", str(place.root / "job-7.conf"), "--json"))
     assert [row["source"] for row in estimate["operators"]] == [
@@ -371,15 +371,15 @@ def test_the_server_that_leads_looks_through_the_namespace_by_itself(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     ) as server:
         try:
-            until_s = time.monotonic() + PATIENCE_S
-            while (told := document(tidegate("state", "du", "--json"))["collector"]) is None:
+            until_s = time.monotonic() + TIMEOUT_S
+            while (usage := document(tidegate("state", "du", "--json"))["collector"]) is None:
                 assert server.poll() is None
                 assert time.monotonic() < until_s
                 time.sleep(0.2)  # poll interval for another process
         finally:
             server.terminate()
-            server.wait(PATIENCE_S)
-    assert (told["whole"], told["moved"], told["failures"], told["units"]["retained"]) == (
+            server.wait(TIMEOUT_S)
+    assert (usage["whole"], usage["moved"], usage["failures"], usage["units"]["retained"]) == (
         True,
         0,
         0,

@@ -1,9 +1,9 @@
 """The home of an installation goes away, is replaced or is full under a server and a driver: it is
-noticed, said everywhere, waited for, and no row is lost.
+detected, reported everywhere, waited for, and no row is lost.
 """
 
-import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -85,12 +85,14 @@ def stalled(server: Server, job: Job) -> Refused:
         last[0] = refused(lambda: server.get(f"/job-info/{job.id}"))
         return last[0] if last[0] is not None and "STALLED" in last[0].message else None
 
-    return until("a job that is stalled", says_stalled, told=lambda: f"last answer: {last[0]!r}")
+    return until(
+        "a job that is stalled", says_stalled, describe=lambda: f"last answer: {last[0]!r}"
+    )
 
 
 def goes_on(job: Job, driver: Any) -> None:
     """With the same driver, and every row once."""
-    job.gets_on()
+    job.makes_progress()
     assert job.driver().process == driver
     assert refused(lambda: job.cluster.servers[0].get("/health")) is None
     job.stop()
@@ -104,7 +106,7 @@ def test_a_home_that_is_away_is_noticed_and_waited_for(
 ) -> None:
     server = cluster.server(worker=True)
     job = cluster.submit(STREAM)
-    job.gets_on(1)
+    job.makes_progress(1)
     driver = job.driver().process
     away = cluster.root / what
     away.rename(cluster.root / "away")
@@ -133,7 +135,7 @@ def test_a_home_that_is_away_is_noticed_and_waited_for(
 def test_another_store_in_its_place_is_refused_by_name_and_left_alone(cluster: Cluster) -> None:
     server = cluster.server(worker=True)
     job = cluster.submit(STREAM)
-    job.gets_on()
+    job.makes_progress()
     driver, store = job.driver().process, cluster.home.root / "store"
     store.rename(cluster.root / "away")
     store.mkdir()
@@ -142,7 +144,7 @@ def test_another_store_in_its_place_is_refused_by_name_and_left_alone(cluster: C
         "from tidegate.store import Put, open_store;"
         f" open_store('sqlite:///{other}').transact(writes=[Put('jobs', 'a', {{}})])"
     )
-    subprocess.run([os.sys.executable, "-c", script], check=True)  # type: ignore[attr-defined]  # imported there
+    subprocess.run([sys.executable, "-c", script], check=True)
     before = other.read_bytes()
     says_why(server, job, "another store is at")
     assert is_alive(driver)
@@ -168,7 +170,7 @@ def test_a_full_disk_of_the_store_makes_jobs_late_and_stalled_although_that_cann
 ) -> None:
     server = small_disk.server(worker=True)
     job = small_disk.submit(STREAM)
-    job.gets_on()
+    job.makes_progress()
     driver, filler = job.driver().process, fill(small_disk.home.root / "store")
     says_why(server, job, "no space left")
     shown = until(
@@ -184,6 +186,6 @@ def test_a_full_disk_of_the_store_makes_jobs_late_and_stalled_although_that_cann
         "a job that is well",
         lambda: server.get(f"/job-info/{job.id}").get("checkpointHealth") == "OK",
     )
-    job.gets_on()
+    job.makes_progress()
     job.stop()
     job.is_exactly_once()

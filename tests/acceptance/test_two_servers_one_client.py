@@ -1,5 +1,5 @@
-"""Two servers behind one client that many threads use, and the leader is killed under them: no wish
-is lost, no job is there twice.
+"""Two servers behind one client that many threads use, and the leader is killed: no request
+is lost, no job exists twice.
 """
 
 import threading
@@ -22,11 +22,11 @@ from tidegate.model.records import (
 
 THREADS = 8
 JOBS_EACH = 6
-KILLED_AFTER = 12  # submits: the others go on under the same client
+KILLED_AFTER = 12  # submits: the others continue with the same client
 
 
 class Caller:
-    """One client, and what its threads were told."""
+    """One client, and the answers that its threads received."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.client = Client(
@@ -39,7 +39,7 @@ class Caller:
         self.enough = threading.Event()
 
     def work(self, thread: int) -> None:
-        """Submit, with ids of one's own and without; stop every second job; look."""
+        """Submit, with ids of one's own and without; stop every second job; list the jobs."""
         for number in range(JOBS_EACH):
             given = {"jobId": str(1000 + thread * JOBS_EACH + number)} if number % 3 else {}
             job_id = int(
@@ -82,7 +82,9 @@ def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job
         return {outcome.job_id: outcome.status for outcome in outcomes}
 
     until(
-        "the end of what was stopped", lambda: set(ended()) == caller.stopped, told=own_cluster.told
+        "the end of what was stopped",
+        lambda: set(ended()) == caller.stopped,
+        describe=own_cluster.describe,
     )
     assert set(ended().values()) == {JobStatus.CANCELED}
     records = {
@@ -97,5 +99,7 @@ def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job
     assert len({records[job_id].name for job_id in waiting}) == len(waiting)
     (left,) = own_cluster.servers
     until(
-        "a list of those that wait", lambda: set(left.running()) == waiting, told=own_cluster.told
+        "a list of those that wait",
+        lambda: set(left.running()) == waiting,
+        describe=own_cluster.describe,
     )

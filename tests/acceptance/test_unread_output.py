@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from embedded_kit import PATIENCE_S, PROGRAM, Installation, finish
+from embedded_kit import PROGRAM, TIMEOUT_S, Installation, finish
 
 from tidegate.model.records import JobStatus
 
@@ -77,13 +77,13 @@ def test_a_run_whose_reader_has_gone_stops_with_the_code_of_a_closed_pipe(
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
-    said = process.stderr.read() if process.stderr else ""
-    assert process.wait(PATIENCE_S) == 141
-    assert "Traceback" not in said
+    output = process.stderr.read() if process.stderr else ""
+    assert process.wait(TIMEOUT_S) == 141
+    assert "Traceback" not in output
     assert can_be_resumed(installation)
     if not arguments:
-        assert "nobody reads the output any more" in said
-        assert "--restore latest" in said or "--restore auto" in said
+        assert "nobody reads the output any more" in output
+        assert "--restore latest" in output or "--restore auto" in output
 
 
 def test_a_run_whose_notes_and_rows_nobody_reads_stops_too(installation: Installation) -> None:
@@ -91,7 +91,7 @@ def test_a_run_whose_notes_and_rows_nobody_reads_stops_too(installation: Install
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
-    assert process.wait(PATIENCE_S) == 141
+    assert process.wait(TIMEOUT_S) == 141
     assert can_be_resumed(installation)
 
 
@@ -100,7 +100,7 @@ def test_a_run_whose_standard_error_nobody_reads_stops_too(installation: Install
     assert process.stderr is not None
     assert process.stderr.readline()
     process.stderr.close()
-    assert process.wait(PATIENCE_S) == 141
+    assert process.wait(TIMEOUT_S) == 141
     assert can_be_resumed(installation)
 
 
@@ -109,10 +109,10 @@ def test_a_run_whose_output_goes_to_a_full_disk_fails_and_says_why(
 ) -> None:
     with Path("/dev/full").open("w") as full:
         process = start(installation, stdout=full, stderr=subprocess.PIPE)
-    said = process.stderr.read() if process.stderr else ""
-    assert process.wait(PATIENCE_S) == 1
-    assert "No space left on device" in said
-    assert "Traceback" not in said
+    output = process.stderr.read() if process.stderr else ""
+    assert process.wait(TIMEOUT_S) == 1
+    assert "No space left on device" in output
+    assert "Traceback" not in output
     assert can_be_resumed(installation)
 
 
@@ -125,7 +125,7 @@ def test_a_run_on_a_terminal_that_is_closed_stops_and_can_be_resumed(
     os.close(theirs)
     os.read(ours, 1)
     os.close(ours)
-    assert process.wait(PATIENCE_S) in (1, 130)
+    assert process.wait(TIMEOUT_S) in (1, 130)
     assert can_be_resumed(installation)
 
 
@@ -142,7 +142,7 @@ def test_rows_go_to_a_file_also_where_the_notes_go_to_a_terminal(
     reader.start()
     installation.until(lambda: "rowIndex=1:" in rows.read_text())
     process.send_signal(signal.SIGINT)
-    assert process.wait(PATIENCE_S) == 130
+    assert process.wait(TIMEOUT_S) == 130
     reader.join()
     os.close(ours)
     assert b"CANCELED" in b"".join(drawn)
@@ -162,7 +162,7 @@ def test_a_run_without_standard_streams_runs_to_its_end(installation: Installati
         f"exec {sys.executable} -c 'from tidegate.cli import main; main()' explain {file} >&-"
         " 2>&- <&-"
     )
-    assert subprocess.run(["sh", "-c", command], timeout=PATIENCE_S, check=False).returncode == 0
+    assert subprocess.run(["sh", "-c", command], timeout=TIMEOUT_S, check=False).returncode == 0
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
@@ -178,7 +178,7 @@ def test_a_verb_whose_output_nobody_reads_ends_without_a_traceback(
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     os.close(writer)
@@ -190,7 +190,7 @@ def test_a_verb_whose_output_nobody_reads_ends_without_a_traceback(
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
             check=False,
         )
     assert (done.returncode, done.stderr) == (
@@ -211,7 +211,7 @@ def test_a_character_that_the_terminal_cannot_show_does_not_stop_a_run(
         env=environ,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

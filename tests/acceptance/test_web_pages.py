@@ -19,8 +19,8 @@ import pytest
 from cluster_members import until
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-PATIENCE_S = 90
-PATIENCE_MS = PATIENCE_S * 1000
+TIMEOUT_S = 90
+TIMEOUT_MS = TIMEOUT_S * 1000
 PLAIN = """
 import functools, tidegate.server as server, tidegate.cli.server as verbs
 from tidegate.cli import main
@@ -127,7 +127,7 @@ class Site:
             for process in self.started:
                 process.send_signal(signal.SIGTERM)
             for process in self.started:
-                process.wait(PATIENCE_S)
+                process.wait(TIMEOUT_S)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 def page(browser: Browser) -> Iterator[Page]:
     """A fresh visitor; whatever a script complains about fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_timeout(TIMEOUT_MS)
     visit, wrong = context.new_page(), []
     visit.on("pageerror", lambda error: wrong.append(str(error)))
     visit.on(
@@ -179,7 +179,7 @@ def answer(page: Page) -> Any:
 def test_the_front_leads_to_the_overview_which_says_how_things_are(site: Site, page: Page) -> None:
     page.goto(site.url)
     assert page.url.endswith("/ui/")
-    answer(page).to_contain_text(re.compile("well|attention"), timeout=PATIENCE_MS)
+    answer(page).to_contain_text(re.compile("well|attention"), timeout=TIMEOUT_MS)
     expect(page.get_by_role("navigation").get_by_role("link", name="Overview")).to_have_attribute(
         "aria-current", "page"
     )
@@ -215,7 +215,7 @@ def test_a_page_lives_without_being_loaded_again(site: Site, page: Page) -> None
     page.evaluate("window.sameVisit = true")
     (site.place / "in" / "b.csv.tmp").write_text("4,dan\n5,eve\n")
     (site.place / "in" / "b.csv.tmp").rename(site.place / "in" / "b.csv")
-    expect(page.locator(".figures")).to_contain_text("5", timeout=PATIENCE_MS)
+    expect(page.locator(".figures")).to_contain_text("5", timeout=TIMEOUT_MS)
     assert page.evaluate("window.sameVisit") is True
 
 
@@ -246,11 +246,11 @@ def test_a_job_file_is_checked_at_its_lines_then_submitted_and_stopped(
     page.get_by_label("Id", exact=True).fill("21")
     page.get_by_role("button", name="Submit", exact=True).click()
     answer(page).to_contain_text("pasted")
-    answer(page).to_contain_text("RUNNING", timeout=PATIENCE_MS)
+    answer(page).to_contain_text("RUNNING", timeout=TIMEOUT_MS)
     page.get_by_role("link", name="Stop …", exact=True).click()
     expect(page.get_by_text("tidegate stop 21")).to_be_visible()
     page.get_by_role("button", name="Stop it at its next checkpoint").click()
-    answer(page).to_contain_text("CANCELED", timeout=PATIENCE_MS)
+    answer(page).to_contain_text("CANCELED", timeout=TIMEOUT_MS)
 
 
 def test_a_file_is_uploaded_and_a_taken_id_is_refused(site: Site, page: Page) -> None:
@@ -269,12 +269,12 @@ def test_a_file_is_uploaded_and_a_taken_id_is_refused(site: Site, page: Page) ->
 
 
 def test_a_job_is_stopped_by_force(site: Site, page: Page) -> None:
-    site.submit("doomed", 31)
+    site.submit("failing", 31)
     page.goto(f"{site.url}/ui/jobs/31")
     page.get_by_role("link", name="Force …").click()
     expect(page.get_by_text("read again when it is resumed")).to_be_visible()
     page.get_by_role("button", name="Stop it by force").click()
-    answer(page).to_contain_text("CANCELED", timeout=PATIENCE_MS)
+    answer(page).to_contain_text("CANCELED", timeout=TIMEOUT_MS)
 
 
 def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(
@@ -286,7 +286,7 @@ def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(
     answer(page).to_contain_text("saved")
     page.goto(f"{site.url}/ui/jobs/51/stop?how=savepoint")
     page.get_by_role("button", name="Stop it with a savepoint").click()
-    answer(page).to_contain_text("SAVEPOINT_DONE", timeout=PATIENCE_MS)
+    answer(page).to_contain_text("SAVEPOINT_DONE", timeout=TIMEOUT_MS)
     page.goto(f"{site.url}/ui/storage")
     expect(page.get_by_role("link", name="saved").first).to_be_visible()
     page.goto(f"{site.url}/ui/jobs/51")
@@ -294,13 +294,13 @@ def test_a_job_is_saved_stopped_with_a_savepoint_and_resumed_by_its_plan(
     answer(page).to_contain_text("Resume saved: ok")
     expect(page.get_by_role("table")).to_contain_text("checkpoint")
     page.get_by_role("button", name="Resume").click()
-    answer(page).to_contain_text("RUNNING", timeout=PATIENCE_MS)
+    answer(page).to_contain_text("RUNNING", timeout=TIMEOUT_MS)
     page.get_by_text("Restore report").click()
     expect(page.get_by_role("table", name="Restore plan")).to_contain_text("checkpoint")
     expect(page.locator(".events")).to_contain_text("RUNNING")
     expect(page.locator(".events")).to_contain_text("submitted by local")
     site.ask("/stop-job", body=json.dumps({"jobId": 51}).encode())
-    answer(page).to_contain_text("CANCELED", timeout=PATIENCE_MS)
+    answer(page).to_contain_text("CANCELED", timeout=TIMEOUT_MS)
     page.reload()
     expect(page.get_by_text("Restore report")).to_be_visible()
 
@@ -309,7 +309,7 @@ def test_a_savepoint_is_deleted_by_keyboard_after_a_question(site: Site, page: P
     site.submit("kept", 61)
     page.goto(f"{site.url}/ui/jobs/61/savepoint")
     page.get_by_role("button", name="Take savepoint").click()
-    expect(page.locator(".events")).to_contain_text("done", timeout=PATIENCE_MS)
+    expect(page.locator(".events")).to_contain_text("done", timeout=TIMEOUT_MS)
     site.ask("/stop-job", body=json.dumps({"jobId": 61, "force": True}).encode())
     page.goto(f"{site.url}/ui/storage")
     delete = page.get_by_role("link", name=re.compile("Delete savepoint .* of kept"))
@@ -402,13 +402,13 @@ def test_the_page_survives_its_server(tmp_path: Path, page: Page) -> None:
         page.goto(f"{site.url}/ui/jobs")
         page.evaluate("window.sameVisit = true")
         site.started[0].kill()
-        site.started[0].wait(PATIENCE_S)
-        expect(page.locator("#connection")).to_contain_text("does not answer", timeout=PATIENCE_MS)
+        site.started[0].wait(TIMEOUT_S)
+        expect(page.locator("#connection")).to_contain_text("does not answer", timeout=TIMEOUT_MS)
         site.start(worker=False, port=site.port)
-        expect(page.locator("#connection")).to_have_text("", timeout=PATIENCE_MS)
+        expect(page.locator("#connection")).to_have_text("", timeout=TIMEOUT_MS)
         text = STREAM.format(place=tmp_path, name="later").encode()
         until("taken in", lambda: site.ask("/submit-job?format=hocon&jobId=41", body=text))
-        expect(page.get_by_role("link", name="later")).to_be_visible(timeout=PATIENCE_MS)
+        expect(page.get_by_role("link", name="later")).to_be_visible(timeout=TIMEOUT_MS)
         assert page.evaluate("window.sameVisit") is True
     finally:
         site.close()
@@ -430,17 +430,17 @@ def test_with_tokens_one_says_who_one_is_first(tmp_path: Path, page: Page) -> No
             capture_output=True,
             text=True,
             check=True,
-            timeout=PATIENCE_S,
+            timeout=TIMEOUT_S,
         ).stdout.strip()
         page.goto(f"{site.url}/ui/jobs?show=ended")
         answer(page).to_contain_text("Log in")
         page.get_by_label("Token").fill("tg_nonsense")
         page.get_by_role("button", name="Log in").click()
         expect(page.get_by_role("alert")).to_be_visible()
-        deadline_s = time.monotonic() + PATIENCE_S
+        deadline_s = time.monotonic() + TIMEOUT_S
         while (
             "login" in page.url or page.locator("#token").count()
-        ):  # the server learns of the token within a turn of its picture
+        ):  # the server learns of the token when it refreshes its cache
             page.get_by_label("Token").fill(made)
             page.get_by_role("button", name="Log in").click()
             page.wait_for_load_state()
@@ -455,4 +455,4 @@ def test_with_tokens_one_says_who_one_is_first(tmp_path: Path, page: Page) -> No
         for process in site.started:
             process.send_signal(signal.SIGTERM)
         for process in site.started:
-            process.wait(PATIENCE_S)
+            process.wait(TIMEOUT_S)

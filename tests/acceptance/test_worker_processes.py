@@ -46,7 +46,7 @@ from tidegate.runner.process import kill_session, session_members
 from tidegate.store import Delete, Put
 from tidegate.store.open import open_store
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 LEASE_MS = 1500
 JOB = 7
 WORKER = """
@@ -195,10 +195,10 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{self.out}", file_format_type =
     def checkpoints(self) -> int:
         return sum(p.value.checkpoints for p in self.known.pipelines)
 
-    def until(self, look_at: Callable[[], bool]) -> None:
-        end = time.monotonic() + PATIENCE_S
-        while not look_at():
-            assert time.monotonic() < end, f"not within {PATIENCE_S} s: {self.known}"
+    def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + TIMEOUT_S
+        while not condition():
+            assert time.monotonic() < end, f"not within {TIMEOUT_S} s: {self.known}"
             time.sleep(0.02)  # poll interval for another process
 
     def ended(self) -> bool:
@@ -313,7 +313,7 @@ def test_a_killed_driver_is_reported_with_its_signal_and_started_again_only_for_
     assert installation.ids() == list(range(installation.rows_written()))
 
 
-# A driver that is told to terminate in its first moments, before it listens to signals, dies of the
+# A driver that receives SIGTERM in its first moments, before it listens to signals, dies of the
 # signal: that is an end too.
 @pytest.mark.parametrize(
     ("order", "codes"),
@@ -367,7 +367,7 @@ def test_a_second_driver_for_one_generation_is_refused(installation: Installatio
     )
     second = launch(order, Program(environ=os.environ, module="tidegate.testing.plain_driver"))
     installation.drivers.append(second)
-    assert second.process.wait(PATIENCE_S) == DriverExit.FENCED
+    assert second.process.wait(TIMEOUT_S) == DriverExit.FENCED
     assert installation.driver.process == process
     installation.until_more()
 
@@ -432,7 +432,7 @@ def test_a_worker_killed_anywhere_is_replaced_and_the_job_ends_once(
         lambda: not warm or bool(list(installation.home.work_root.glob("warm/*/ready")))
     )
     installation.assign(first)
-    assert installation.workers[first].wait(PATIENCE_S) == -9
+    assert installation.workers[first].wait(TIMEOUT_S) == -9
     second = installation.worker()
     installation.assign(second)
     installation.until(installation.ended)
@@ -455,7 +455,7 @@ def test_a_worker_killed_while_it_leaves_is_as_one_that_was_killed_before(
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
-    assert process.wait(PATIENCE_S) == -9
+    assert process.wait(TIMEOUT_S) == -9
     driver = installation.driver.process
     second = installation.worker()
     installation.assign(second)
@@ -522,7 +522,7 @@ def test_a_worker_that_leaves_in_order_leaves_its_drivers_running(
     assert process.stdin is not None
     process.stdin.close()
     process.stdin = None
-    assert process.wait(PATIENCE_S) == 0
+    assert process.wait(TIMEOUT_S) == 0
     assert installation.store.get(WORKERS, id) is None
     assert installation.store.get(LEASES, f"worker/{id}") is None
     installation.until_more()

@@ -31,7 +31,7 @@ from tidegate.runner.process import PROC, process_ref
 from tidegate.store.open import open_store
 from tidegate.testing.plain_engine import PlainEngine
 
-PATIENCE_S = 60
+TIMEOUT_S = 60
 JOB = """env {{ job.mode = "BATCH", job.name = "zombie", checkpoint.interval = 10
   batch.max-rows = 10 }}
 source {{ FakeSource {{ row.num = 60, plugin_output = "t", seed = 5
@@ -86,13 +86,13 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
     )
     me = process_ref(os.getpid())
 
-    def submission(wish: str) -> Submission:
+    def submission(restore: str) -> Submission:
         return Submission(
             job_id=7,
             name="zombie",
             plan=plan,
             file=str(file),
-            options=RestoreOptions.parse(wish),
+            options=RestoreOptions.parse(restore),
             me=me,
             now_ms=1,
         )
@@ -106,7 +106,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
     order = driver_spec(EngineSettings(), home, job_id=7, generation=first.generation)
     old = launch(order, Program(environ=environ, module="tidegate.testing.plain_driver"))
     try:
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + TIMEOUT_S
         while not stopped(old.process.pid):
             assert old.poll() is None, old.stderr_tail(5)
             assert time.monotonic() < end
@@ -121,7 +121,7 @@ def test_a_driver_that_wakes_up_too_late_makes_nothing_visible(tmp_path: Path, p
         checkpoints = sorted(p.name for p in home.checkpoints.glob("7/1/*"))
 
         os.kill(old.process.pid, signal.SIGCONT)
-        assert old.process.wait(PATIENCE_S) == DriverExit.FENCED, old.stderr_tail(5)
+        assert old.process.wait(TIMEOUT_S) == DriverExit.FENCED, old.stderr_tail(5)
     finally:
         old.kill()
         old.close()

@@ -24,7 +24,6 @@ from tidegate.checkpoints.savepoints import SavepointSuperseded, _Head
 from tidegate.coordinator.cluster_cache import KINDS
 from tidegate.model.document import stored_key, to_document
 from tidegate.model.engine import DriverSpec
-from tidegate.model.records import RESTORE_CLAIMS, ProcessRef, RestoreClaim
 from tidegate.model.maintenance import (
     COLLECTOR,
     EXPIRED_JOBS,
@@ -33,6 +32,7 @@ from tidegate.model.maintenance import (
     ExpiredJob,
     InstallationRecord,
 )
+from tidegate.model.records import RESTORE_CLAIMS, ProcessRef, RestoreClaim
 
 HERE = Path(__file__).parent
 STORED: dict[str, type] = {

@@ -185,7 +185,7 @@ class World:
             self.watch.see(transaction)
             return revision
 
-        self.store.backend.apply = watched  # type: ignore[method-assign]
+        self.store.backend.apply = watched  # type: ignore[method-assign]  # a test double
 
     # -- what happens
     # ----------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ NAME = re.compile(r"([a-z0-9_-]+\.[a-z0-9_-]+)\.(before|middle|after)")
 DURABLE_CALLS = {"os.fsync", "os.fdatasync", "os.replace", "os.rename", "os.link"}
 # Modules that make things durable and are not bracketed, with the reason.
 BRACKETED_BY_OTHERS = {
-    "src/tidegate/checkpoints/files/base.py": (
+    "src/tidegate/checkpoints/files/local.py": (
         "single acts, which the storage, the savepoints and the collector bracket"
     ),
     "src/tidegate/cli/doctor.py": "measures how long a write takes, and keeps nothing",

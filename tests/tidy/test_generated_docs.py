@@ -40,7 +40,7 @@ def test_every_option_of_every_connector_is_in_the_reference(docs: ModuleType) -
 
 def test_every_command_is_in_the_reference(docs: ModuleType) -> None:
     assert [
-        verb for verb in docs.VERBS if f"## tidegate {verb}\n" not in docs.pages()["commands.md"]
+        verb for verb in docs.COMMANDS if f"## tidegate {verb}\n" not in docs.pages()["commands.md"]
     ] == []
 
 

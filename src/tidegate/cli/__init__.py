@@ -79,7 +79,7 @@ class LazyGroup(click.Group):
 
     def get_command(  # click's signature
         self,
-        ctx: click.Context,  # noqa: ARG002
+        ctx: click.Context,  # noqa: ARG002  # click's signature
         cmd_name: str,
     ) -> click.Command | None:
         if cmd_name not in COMMANDS:

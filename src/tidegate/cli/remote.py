@@ -58,7 +58,7 @@ def options(command: F) -> F:
         f" {DEFAULT}]"
     )
     add_server = click.option("--server", metavar="URL[,URL]", help=text)
-    return add_server(decorated)  # type: ignore[return-value]
+    return add_server(decorated)  # type: ignore[return-value]  # click has no types for it
 
 
 def client_of(server: str | None, ca_file: str | None, environ: Mapping[str, str]) -> Client:

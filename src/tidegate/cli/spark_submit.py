@@ -79,7 +79,8 @@ def spark_conf(as_job: bool, write: Path | None, **options: str | int) -> None:
       tidegate spark-conf --master k8s://https://10.0.0.1:6443 --image tidegate:1 --write image/
     """
     try:
-        made = plan_deployment(DeploymentRequest(**options))  # type: ignore[arg-type]
+        request = DeploymentRequest(**options)  # type: ignore[arg-type]  # click checked them
+        made = plan_deployment(request)
     except UserError as error:
         click.echo(f"tidegate: {error}", err=True)
         raise SystemExit(exits.BAD_INPUT) from None

@@ -107,7 +107,11 @@ class Dialect(ABC):
         """SQL expression that selects a key such that its literal equals the key."""
         return key
 
-    def key_constant(self, column: NativeColumn, literal: str) -> str:  # noqa: ARG002  # most types need no help
+    def key_constant(
+        self,
+        column: NativeColumn,  # noqa: ARG002  # most types need no help
+        literal: str,
+    ) -> str:
         """SQL literal that compares like a key of the column, also if used without it."""
         return literal
 
@@ -119,14 +123,22 @@ class Dialect(ABC):
         """SQL condition for rows with a key above a constant; the same in every connection."""
         return f"{self.quote(column.name)} > {constant}"
 
-    def key_read_as_null(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no such values
+    def key_read_as_null(
+        self,
+        column: NativeColumn,  # noqa: ARG002  # most types have no such values
+        kind: DataType,  # noqa: ARG002  # most types have no such values
+    ) -> str:
         """SQL condition for non-null keys that are read as null; empty if there are none.
 
         Such keys can be anywhere in the ordering.
         """
         return ""
 
-    def boundary_condition(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # most types have no other values
+    def boundary_condition(
+        self,
+        column: NativeColumn,  # noqa: ARG002  # most types have no other values
+        kind: DataType,  # noqa: ARG002  # most types have no other values
+    ) -> str:
         """SQL condition for keys that Python can represent, so that they can be boundaries.
 
         Empty if all keys can.

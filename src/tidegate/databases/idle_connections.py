@@ -121,7 +121,7 @@ def _last_use(many: list[IdleConnection]) -> float:
 
 
 def close_all() -> None:
-    """Close all idle connections."""
+    """Close all idle connections of this process."""
     with _lock:
         found = [one for many in _idle.values() for one in many]
         _idle.clear()
@@ -153,7 +153,7 @@ def _close_expired() -> None:
 def _after_fork() -> None:
     global _lock, _closer_runs
     _lock = threading.Lock()
-    # Dropping the references closes the sockets and sends nothing to the server.
+    # Without references the sockets close and sends nothing to the server.
     _idle.clear()
     _closer_runs = False
 

@@ -49,7 +49,7 @@ class Session(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Begin a read-write transaction."""
+        """Begin a transaction that may write."""
 
     @abstractmethod
     def commit(self) -> None:

@@ -4,7 +4,7 @@ Replication slots, publications, server ids, temporary tables.
 
 | record | map | written by | fenced with |
 |---|---|---|---|
-| ResourceRecord | external-resources | the submit; the driver before it creates one; whoever drops it | version of the row |
+| ResourceRecord | external-resources | the submit; the driver before it creates one | version |
 """
 
 from collections.abc import Mapping

@@ -2,7 +2,7 @@
 
 | record | map | written by | fenced with |
 |---|---|---|---|
-| ExpiredJob | expired-jobs | whoever expires the history of a job that has left checkpoints; removed by the collector | term, version |
+| ExpiredJob | expired-jobs | expiry of history; removed by the collector | term, version |
 | CollectorReport | state-collector | the collector, after each pass | term if a leader writes it |
 | Installation | installation | the first process that needs it | absence of the row |
 """

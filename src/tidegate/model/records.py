@@ -3,12 +3,12 @@
 | record | map | written by | fenced with |
 |---|---|---|---|
 | JobRecord, with its JobIntent | running-job-info | commands (any server) | version of the row |
-| JobState | running-job-state | the job's leader (`tidegate run`, or the reconciler) | version, term |
+| JobState | running-job-state | the job's leader: reconciler or `tidegate run` | version, term |
 | Assignment | assignments | reconciler | version, term |
-| DriverRecord | drivers | the driver when it starts; its worker, or the process that proved its death, when it has ended | version, generation |
+| DriverRecord | drivers | the driver at its start; who proved its death | version, generation |
 | PipelineState | running-pipeline-state | driver; the leader increments `generation` | generation |
 | PipelineMetrics | running-job-metrics | driver, written behind; also its heartbeat | generation |
-| SavepointRequest | job-savepoints | commands request it; the driver reports success or failure; the leader gives up | version; the driver: generation |
+| SavepointRequest | job-savepoints | commands; the driver its outcome | version, generation |
 | CheckpointHistory | checkpoint-monitor | driver, with PipelineState | generation |
 | CleanupRecord | pending-job-cleanup | the process that ends the job | version, term |
 | JobOutcome | finished-job-state | the process that ends the job | version, term |
@@ -16,8 +16,8 @@
 | Heartbeat | lease-beats | the holder of the lease of the same key | version of the lease |
 | AccessToken | access-tokens | commands of an admin | version |
 | WorkerRecord | workers | worker | version of its lease |
-| ServerRecord | servers | the server itself, as its heartbeat; the leader removes a silent one | version, term |
-| RestoreClaim | restore-claims | the submit of a restore; removed when the state is the job's own | version of the job's rows |
+| ServerRecord | servers | the server, as heartbeat; the leader removes it | version, term |
+| RestoreClaim | restore-claims | the submit of a restore | version of the job's rows |
 """
 
 from collections.abc import Mapping

@@ -77,4 +77,5 @@ class PipelineProgress:
 
     def _set(self, **changes: object) -> None:
         with self._lock:
-            self._metrics = replace(self._metrics, **changes)  # type: ignore[arg-type]
+            metrics = replace(self._metrics, **changes)  # type: ignore[arg-type]  # fields by name
+            self._metrics = metrics

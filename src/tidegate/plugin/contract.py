@@ -164,7 +164,7 @@ class Source(ABC):
         return self.context.mode is JobMode.BATCH
 
     # Most sources create no external resources.
-    def attach_resources(self, registry: ResourceRegistry) -> None:  # noqa: B027
+    def attach_resources(self, registry: ResourceRegistry) -> None:  # noqa: B027  # optional hook
         """Receive, in the driver and before all other calls, the registry of external resources.
 
         It must not be pickled with the source. Declare resources that follow from the options alone
@@ -238,7 +238,7 @@ class Source(ABC):
         return ""
 
     # Most sources plan from `start` alone.
-    def abandon_batch(self, start: Offset, end: Offset) -> None:  # noqa: B027
+    def abandon_batch(self, start: Offset, end: Offset) -> None:  # noqa: B027  # optional hook
         """Drop a batch that no sink has: what follows `start` is planned anew."""
 
     def latest_position(self) -> Offset:
@@ -280,7 +280,11 @@ class Transform:
         return None
 
     # Transforms that only Spark applies do not implement it.
-    def arrow(self, table: Table, batch: "pa.RecordBatch") -> "pa.RecordBatch":  # noqa: ARG002
+    def arrow(
+        self,
+        table: Table,  # noqa: ARG002  # by default none
+        batch: "pa.RecordBatch",  # noqa: ARG002  # by default none
+    ) -> "pa.RecordBatch":
         """Transform, in a task, one batch of `table`.
 
         The result has the schema table_schema(self.table(table)).
@@ -426,7 +430,10 @@ class Committer(ABC):
 
     # Both are optional: many sinks keep no record.
 
-    def target_record(self, resume: SinkRestore) -> TargetRecord | None:  # noqa: ARG002
+    def target_record(
+        self,
+        resume: SinkRestore,  # noqa: ARG002  # by default none
+    ) -> TargetRecord | None:
         """Read the target's record of this lineage; create and fence nothing.
 
         Also called for a restore plan, outside of a driver. A driver that restores checkpoint n and
@@ -434,7 +441,10 @@ class Committer(ABC):
         """
         return None
 
-    def uncheckpointed_commits(self, resume: SinkRestore) -> Sequence[CommitRange]:  # noqa: ARG002
+    def uncheckpointed_commits(
+        self,
+        resume: SinkRestore,  # noqa: ARG002  # by default none
+    ) -> Sequence[CommitRange]:
         """Fence older generations; return the records of the batches after `resume.checkpoint`.
 
         All of them, or only the newest if the sink keeps one row. A record proves that its batch
@@ -505,7 +515,7 @@ class Sink(ABC):
         return False
 
     # Most sinks create nothing but their rows.
-    def attach_resources(self, registry: ResourceRegistry) -> None:  # noqa: B027
+    def attach_resources(self, registry: ResourceRegistry) -> None:  # noqa: B027  # optional hook
         """Receive the registry of external resources, as sources do."""
 
     def check_connection(self) -> bool:

@@ -24,6 +24,7 @@ from contextlib import suppress
 from os import SEEK_END
 from pathlib import Path
 from site import getsitepackages, getusersitepackages
+from typing import Any
 
 import tidegate
 from tidegate.model.errors import Domain, TransientError, UserError
@@ -215,6 +216,7 @@ class Executors:
     def count(self) -> int | None:
         """Return the number of executors; None if it is unknown, because the JVM has ended."""
         with suppress(Exception):  # the thread that runs the batch reports the error
-            known = self._context._jsc.sc().getExecutorMemoryStatus().size()  # type: ignore[attr-defined]  # PySpark has no name for it
+            context: Any = self._context._jsc.sc()  # type: ignore[attr-defined]  # private API
+            known = context.getExecutorMemoryStatus().size()
             return int(known) - 1  # the driver is among them
         return None

@@ -236,9 +236,11 @@ def dockerfile() -> str:
     """Return a Dockerfile for executors, servers and drivers: this Python, Java, this release."""
     return f"""\
 FROM python:{sys.version_info.major}.{sys.version_info.minor}-slim-bookworm
-RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends openjdk-17-jre-headless \\
+    && rm -rf /var/lib/apt/lists/*
 COPY wheels /tmp/wheels
-RUN pip install --no-cache-dir --no-index --find-links /tmp/wheels tidegate=={__version__} && rm -rf /tmp/wheels
+RUN pip install --no-cache-dir --no-index --find-links /tmp/wheels tidegate=={__version__} \\
+    && rm -rf /tmp/wheels
 RUN useradd --uid 10001 --create-home tidegate
 USER 10001
 WORKDIR /home/tidegate

@@ -227,7 +227,7 @@ def _connect(process: "subprocess.Popen[bytes]", port: int, secret: str) -> Any:
     """Connect pyspark to the JVM, which it finds by environment variables."""
     os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
     try:
-        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark has no types there
+        gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]  # no types
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
     gateway.proc = process

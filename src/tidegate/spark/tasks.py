@@ -60,10 +60,17 @@ class CountsParam(AccumulatorParam[dict[str, Volume]]):
     A name that occurs twice is the same count, from a retry or a recomputed partition.
     """
 
-    def zero(self, value: dict[str, Volume]) -> dict[str, Volume]:  # noqa: ARG002  # the signature is pyspark's
+    def zero(
+        self,
+        value: dict[str, Volume],  # noqa: ARG002  # the signature is pyspark's
+    ) -> dict[str, Volume]:
         return {}
 
-    def addInPlace(self, value1: dict[str, Volume], value2: dict[str, Volume]) -> dict[str, Volume]:  # noqa: N802, RUF100  # the name is pyspark's
+    def addInPlace(  # noqa: N802, RUF100  # pyspark's name
+        self,
+        value1: dict[str, Volume],
+        value2: dict[str, Volume],
+    ) -> dict[str, Volume]:
         value1.update(value2)
         return value1
 

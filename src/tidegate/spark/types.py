@@ -71,7 +71,7 @@ def _time_type() -> spark.DataType:
 
 
 def struct_of(table: Table) -> spark.StructType:
-    """Return the schema of a table's frames: all columns nullable, ROW_KIND last if it has kinds."""
+    """Return the schema of a table's frames: nullable columns, ROW_KIND last if it has kinds."""
     fields = [spark.StructField(c.name, spark_type(c.type)) for c in table.columns]
     return spark.StructType(
         [*fields, spark.StructField(ROW_KIND, spark.ByteType())] if table.kinds else fields

@@ -51,7 +51,7 @@ def preload() -> None:
 
 def leave_out_archives() -> None:
     """Remove pyspark's zip archives from the path if pyspark itself is installed."""
-    if import_module("pyspark").__file__.endswith(".zip"):  # type: ignore[union-attr]  # a package always has a file
+    if str(import_module("pyspark").__file__).endswith(".zip"):
         return
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(".zip")]
     for entry in [entry for entry in sys.path_importer_cache if ".zip" in entry]:

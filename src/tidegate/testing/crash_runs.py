@@ -33,7 +33,7 @@ RUN_S_MAX = 240  # a run takes a moment; one that takes so long will never end
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunRequest:
-    """One run: which job, where, from which point, and where it shall be killed."""
+    """One run: which job, where, from which point, and where it is killed."""
 
     home: str
     file: str

@@ -215,7 +215,7 @@ class FencedFilesContract(FilesContract):
                 return False
             return True
 
-        won = _at_once([lambda n=n: publish(n) for n in range(1, RIVALS + 1)])  # type: ignore[misc]  # bound on purpose
+        won = _at_once([partial(publish, n) for n in range(1, RIVALS + 1)])
         assert won[-1]
         assert storage.read("5/1/1").states == {"a": {"offset": RIVALS}}
 

@@ -16,7 +16,11 @@ ACCOUNTS = 6
 Act = Callable[[Store, int, int], None]
 
 
-def count(store: Store, worker: int, amount: int) -> None:  # noqa: ARG001  # all acts have the same arguments
+def count(
+    store: Store,
+    worker: int,  # noqa: ARG001  # all acts have the same arguments
+    amount: int,
+) -> None:
     """Add 1 to a common counter, `amount` times, each by compare-and-set."""
     for _ in range(amount):
         while not _added(store, "counters", "common", 1):
@@ -48,13 +52,21 @@ def record(store: Store, worker: int, amount: int) -> None:
         number += 1
 
 
-def compact(store: Store, worker: int, amount: int) -> None:  # noqa: ARG001  # all acts have the same arguments
+def compact(
+    store: Store,
+    worker: int,  # noqa: ARG001  # all acts have the same arguments
+    amount: int,
+) -> None:
     for _ in range(amount):
         store.compact()
 
 
-def stumble(store: Store, worker: int, amount: int) -> None:  # noqa: ARG001  # all acts have the same arguments
-    """Write on over exceptions, and say which there were and how many entries there are at the end."""
+def stumble(
+    store: Store,
+    worker: int,  # noqa: ARG001  # all acts have the same arguments
+    amount: int,
+) -> None:
+    """Keep writing over exceptions; report them and the number of entries at the end."""
     for number in range(amount):
         try:
             store.transact(writes=[Put("left", str(number), {})])

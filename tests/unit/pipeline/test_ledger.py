@@ -28,7 +28,7 @@ RANGES = {"s": SourceRange(0, 10)}
 class NoWait(SystemClock):
     """A clock that does not wait for a store that is out of reach."""
 
-    def wait(self, event: threading.Event, seconds: float) -> bool:  # noqa: ARG002
+    def wait(self, event: threading.Event, seconds: float) -> bool:  # noqa: ARG002  # protocol
         return event.is_set()
 
 

@@ -23,7 +23,7 @@ class ManualClock:
     def monotonic_s(self) -> float:
         return self.at_s
 
-    def wait(self, event: threading.Event, seconds: float) -> bool:  # noqa: ARG002
+    def wait(self, event: threading.Event, seconds: float) -> bool:  # noqa: ARG002  # protocol
         raise AssertionError
 
     def turn(self, seconds: float) -> None:

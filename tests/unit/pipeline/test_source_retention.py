@@ -19,10 +19,10 @@ class Log(Source):
     def initial(self) -> int:
         return 100
 
-    def latest(self, start: int, limit: Limit) -> int:  # noqa: ARG002
+    def latest(self, start: int, limit: Limit) -> int:  # noqa: ARG002  # protocol
         return 500
 
-    def splits(self, start: int, end: int, count: int) -> list[Any]:  # noqa: ARG002
+    def splits(self, start: int, end: int, count: int) -> list[Any]:  # noqa: ARG002  # protocol
         return []
 
     def read(self, split: Any) -> Any:

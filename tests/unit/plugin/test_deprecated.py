@@ -22,14 +22,14 @@ def test_old_names_can_be_imported(module: str, old: str, new: str) -> None:
 
 def test_an_import_of_an_old_name_is_reported_where_it_is_written() -> None:
     with pytest.warns(DeprecationWarning, match=r"option\.Kind is deprecated") as caught:
-        from tidegate.plugin.option import Kind  # type: ignore[attr-defined]
+        from tidegate.plugin.option import Kind  # type: ignore[attr-defined]  # an old name
     assert Kind is OptionKind
     assert caught[0].filename == __file__
 
 
 def test_unknown_names_are_still_an_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Wrong'"):
-        _ = contract.Wrong  # type: ignore[attr-defined]
+        _ = contract.Wrong  # type: ignore[attr-defined]  # not there on purpose
 
 
 @pytest.mark.parametrize("base", OLD_METHODS)
@@ -59,10 +59,10 @@ def test_old_methods_of_a_mixin_count() -> None:
 
     with pytest.warns(DeprecationWarning, match="use is_exhausted"):
 
-        class Old(Mixin, contract.Source):  # type: ignore[misc]
+        class Old(Mixin, contract.Source):  # type: ignore[misc]  # an old-style class
             pass
 
-    assert Old.is_exhausted(None, 7)  # type: ignore[arg-type]
+    assert Old.is_exhausted(None, 7)  # type: ignore[arg-type]  # without an instance
 
 
 def test_a_subclass_of_an_old_connector_may_use_the_new_names() -> None:
@@ -73,23 +73,23 @@ def test_a_subclass_of_an_old_connector_may_use_the_new_names() -> None:
                 return False
 
     class New(Old):  # no second warning
-        def has_backlog(self, offset: int) -> bool:  # noqa: ARG002
+        def has_backlog(self, offset: int) -> bool:  # noqa: ARG002  # protocol
             return True
 
     class Newer(New):
         pass
 
-    assert Old.has_backlog(None, 0) is False  # type: ignore[arg-type]
-    assert Newer.has_backlog(None, 0) is True  # type: ignore[arg-type]
+    assert Old.has_backlog(None, 0) is False  # type: ignore[arg-type]  # without an instance
+    assert Newer.has_backlog(None, 0) is True  # type: ignore[arg-type]  # without an instance
 
 
 def test_old_fields_are_accepted_and_readable() -> None:
     with pytest.warns(DeprecationWarning, match=r"Resource\(place=\.\.\.\)") as caught:
-        resource = contract.Resource(kind="slot", name="a", place="host")  # type: ignore[call-arg]
+        resource = contract.Resource(kind="slot", name="a", place="host")  # type: ignore[call-arg]  # an old keyword
     assert caught[0].filename == __file__
     assert resource.location == "host"
     restore = contract.SinkRestore(
         lineage="L", generation=1, checkpoint=3, uncheckpointed_commits=(4,), rewind=True
     )
     with pytest.warns(DeprecationWarning, match=r"SinkRestore\.(ahead|back)"):
-        assert (restore.ahead, restore.back) == ((4,), True)  # type: ignore[attr-defined]
+        assert (restore.ahead, restore.back) == ((4,), True)  # type: ignore[attr-defined]  # old attributes

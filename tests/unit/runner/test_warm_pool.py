@@ -56,7 +56,7 @@ class Pool(WarmPool):
         end = time.monotonic() + TIMEOUT_S
         while not condition():
             assert time.monotonic() < end
-            time.sleep(0.01)
+            time.sleep(0.01)  # between two polls of another process
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_restarts_of_dying_drivers_back_off(tmp_path: Path) -> None:
         pool.maintain()
         assert len(pool.waiting) == 1
         process = pool.waiting[0]
-        pool.until(lambda process=process: process.poll() is not None)  # type: ignore[misc]
+        pool.until(lambda process=process: process.poll() is not None)  # type: ignore[misc]  # bound default
         pool.maintain()
         assert pool.waiting == []
         pool.now_s += pause_s - 0.1

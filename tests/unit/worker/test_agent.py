@@ -191,7 +191,7 @@ def test_a_worker_records_itself_under_its_lease(scenario: Scenario) -> None:
     assert from_document(WorkerRecord, entry.value) == scenario.me
     version = entry.version
     scenario.turn(3)
-    assert scenario.store.get(WORKERS, "w").version == version  # type: ignore[union-attr]
+    assert scenario.store.get(WORKERS, "w").version == version  # type: ignore[union-attr]  # it is there
 
 
 def test_a_worker_that_lost_its_lease_acquires_it_again(scenario: Scenario) -> None:
@@ -428,12 +428,12 @@ def test_a_report_is_repeated_after_a_conflict(scenario: Scenario) -> None:
     beaten: list[int] = []
 
     def beat_it(checks: object = (), writes: object = ()) -> int:
-        if not beaten and any(isinstance(w, Put) and w.map == DRIVERS for w in writes):  # type: ignore[attr-defined]
+        if not beaten and any(isinstance(w, Put) and w.map == DRIVERS for w in writes):  # type: ignore[attr-defined]  # a Put has it
             beaten.append(1)
             scenario.register(puppet.ref)
         return original(checks, writes)  # type: ignore[arg-type]  # as they came
 
-    scenario.worker.store.transact = beat_it  # type: ignore[method-assign]
+    scenario.worker.store.transact = beat_it  # type: ignore[method-assign]  # a test double
     scenario.turn()
     assert scenario.end is None
     scenario.turn()

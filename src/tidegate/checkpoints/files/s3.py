@@ -70,7 +70,7 @@ class S3Files(Files):
 
         def attempt() -> T:
             try:
-                return sync(self.fs.loop, made)  # type: ignore[no-any-return]  # fsspec has no types
+                return sync(self.fs.loop, made)  # type: ignore[no-any-return]  # no types
             except ClientError as error:
                 raise self._translate(error) from None
             except (NoCredentialsError, PartialCredentialsError):

@@ -27,7 +27,7 @@ RECORD = "_quarantine.json"
 
 
 class QuarantinePhase(StrEnum):
-    """Lifecycle of a quarantine."""
+    """Lifecycle of a quarantine: collected, restored or deleted."""
 
     OPEN = "open"  # a pass moves orphans into it
     CLOSED = "closed"  # complete; deleted after the delay

@@ -34,7 +34,7 @@ class Sum:
 
 @dataclass(slots=True)
 class JobUsage:
-    """Usage of one job."""
+    """Bytes and files of one job, by kind."""
 
     by_kind: dict[UnitKind, Sum] = field(default_factory=dict)
     youngest_ms: int | None = None  # age of its youngest unit

@@ -18,6 +18,7 @@ from tidegate.model.problem import Location
 CHARS_MAX = 1_000_000
 NODES_MAX = 10_000  # after aliases are followed
 DEPTH_MAX = 40
+_Resolvers = dict[str, list[tuple[str, re.Pattern[str]]]]
 _TAG = "tag:yaml.org,2002:"
 
 
@@ -25,7 +26,7 @@ class _PlainLoader(yaml.SafeLoader):
     """Only composes. Its scalars are typed by the rules of YAML 1.2."""
 
     # Declared as in the base class.
-    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    yaml_implicit_resolvers: _Resolvers = {}  # noqa: RUF012  # PyYAML declares it so
 
 
 def _resolver(tag: str, pattern: str, first: str) -> None:

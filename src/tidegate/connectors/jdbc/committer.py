@@ -458,7 +458,8 @@ class JdbcCommitter(Committer):
         target = part.target
         changes = target.kinds and bool(
             session.query(
-                f"select 1 from {self._dialect.qualified(part.staging_table)} where kind <> 0 limit 1"
+                f"select 1 from {self._dialect.qualified(part.staging_table)}"
+                " where kind <> 0 limit 1"
             )
         )
         if changes and not target.key:

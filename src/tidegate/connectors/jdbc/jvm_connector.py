@@ -241,10 +241,18 @@ class JvmSource(Source):
         position = ChunkPosition.from_json(offset)
         return Progress(position.done, position.total, "chunks")
 
-    def splits(self, start: Offset, end: Offset, count: int) -> Sequence[Split]:  # noqa: ARG002  # never called: see spark.py
+    def splits(
+        self,
+        start: Offset,  # noqa: ARG002  # never called: see spark.py
+        end: Offset,  # noqa: ARG002  # never called: see spark.py
+        count: int,  # noqa: ARG002  # never called: see spark.py
+    ) -> Sequence[Split]:
         raise Unsupported("this database is read by Spark")
 
-    def read(self, split: Split) -> Iterator["pa.RecordBatch"]:  # noqa: ARG002  # never called: see spark.py
+    def read(
+        self,
+        split: Split,  # noqa: ARG002  # never called: see spark.py
+    ) -> Iterator["pa.RecordBatch"]:
         raise Unsupported("this database is read by Spark")
 
 
@@ -348,7 +356,10 @@ class DirectWriteCommitter(Committer):
             for target_table, (checkpoint, subtask) in known.items()
         }
 
-    def commit(self, commit: Commit) -> BatchCommitted:  # noqa: ARG002  # the rows are visible already
+    def commit(
+        self,
+        commit: Commit,  # noqa: ARG002  # the rows are visible already
+    ) -> BatchCommitted:
         """Do nothing: the rows are already visible."""
         return BatchCommitted()
 

@@ -61,7 +61,8 @@ def add_record_column(brand: Brand, name: str) -> str:
     """Statement that adds a column that older releases lack to the record table."""
     return (
         f"alter table {RECORD} add"
-        f" {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}{name} {ADDED_COLUMNS[name]}"
+        f" {'' if brand in (Brand.SQLSERVER, Brand.ORACLE) else 'column '}"
+        f"{name} {ADDED_COLUMNS[name]}"
     )
 
 
@@ -131,7 +132,8 @@ class JvmMergeSql:
             f" later.{SEQ} > {self.stage}.{SEQ})"
         )
         gone = (
-            f"delete from {self.target} where exists (select 1 from {self.stage} s where s.{KIND} in"
+            f"delete from {self.target} where exists"
+            f" (select 1 from {self.stage} s where s.{KIND} in"
             f" {_REMOVES} and {self._same_as_target('s')})"
         )
         first = [

@@ -176,7 +176,8 @@ class MergeSql:
         return [
             f"select {columns} from {stage} s group by {columns} having count(*) > 1 limit 1",
             (
-                f"select {columns} from {stage} s join {table} t on {self._key_matches('t', key)} where"
+                f"select {columns} from {stage} s join {table} t"
+                f" on {self._key_matches('t', key)} where"
                 f" {differs} limit 1"
             ),
         ]
@@ -312,7 +313,8 @@ class MergeSql:
             where = "" if kept else f" and k.{first} is null"
         table = self.dialect.qualified(self.table_info.name)
         text = (
-            f"insert into {table} ({columns}) select {values} from {self._staged_rows(last=last)}{more}"
+            f"insert into {table} ({columns})"
+            f" select {values} from {self._staged_rows(last=last)}{more}"
             f" where {self._puts_condition()}{where}"
         )
         # PostgreSQL accepts a key only once per statement, so that the order does not matter.

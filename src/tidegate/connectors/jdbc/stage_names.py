@@ -25,7 +25,10 @@ class StageName:
     table: int
 
     def __str__(self) -> str:
-        return f"{PREFIX}{self.sink}_{self.lineage}_{self.generation}_{self.checkpoint}_{self.attempt}_{self.table}"
+        return (
+            f"{PREFIX}{self.sink}_{self.lineage}_{self.generation}"
+            f"_{self.checkpoint}_{self.attempt}_{self.table}"
+        )
 
     @staticmethod
     def parse(name: str) -> "StageName | None":

@@ -175,7 +175,7 @@ class PostgresLoader(StageLoader):
         return True
 
     def finish(self) -> None:
-        """Commit the separate transaction."""
+        """Commit the separate transaction that fills staging."""
         if self._own_transaction is None:
             return
         try:

@@ -131,7 +131,7 @@ class MySqlCdcSource(ChangeDecidingSource):
     @cached_property
     def cdc_tables(self) -> dict[str, CdcTable]:
         """The tables that are read, by path; none of them may change without being logged."""
-        found = CdcSource.cdc_tables.func(self)  # type: ignore[attr-defined]  # cached
+        found = CdcSource.cdc_tables.func(self)  # type: ignore[attr-defined]  # a cached_property
         if self.values[CASCADES_OPTION] != "ignore":
             with self.session() as session:
                 check_cascades(session, [c.info.name for c in found.values()])

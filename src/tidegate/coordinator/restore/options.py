@@ -226,7 +226,8 @@ def decide(
     match condition:
         case PreviousRun.NONE:
             raise NothingToRestore(
-                f"{job} has never run here: there is no checkpoint to restore{there}. Start it with ",
+                f"{job} has never run here: there is no checkpoint to restore{there}."
+                " Start it with ",
                 OptionMention("--restore", "fresh"),
                 " or ",
                 OptionMention("--restore", "auto"),

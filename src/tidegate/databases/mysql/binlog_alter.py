@@ -107,7 +107,7 @@ class AddedColumn:
 
     @property
     def text(self) -> str:
-        """The human-readable definition."""
+        """The definition as readable text, for messages."""
         return " ".join(t.raw for t in self.definition)
 
 

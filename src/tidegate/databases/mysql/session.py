@@ -71,7 +71,8 @@ SESSION_SETUP = (
     "set session time_zone = '+00:00'",
     (
         "set session sql_mode ="
-        " 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION'"
+        " 'STRICT_ALL_TABLES,NO_ZERO_IN_DATE,NO_ZERO_DATE,ERROR_FOR_DIVISION_BY_ZERO,"
+        "NO_ENGINE_SUBSTITUTION'"
     ),
     "set session transaction isolation level read committed",
 )

@@ -138,7 +138,12 @@ class PostgresDialect(Dialect):
             or (base in _TYPES and base not in ("oid", "time without time zone"))
         )
 
-    def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
+    def native_type(
+        self,
+        kind: DataType,
+        *,
+        keys: int = 0,  # noqa: ARG002  # any type can be a key here
+    ) -> str:
         """The native type for a new column."""
         if kind.name is TypeName.DECIMAL:
             return f"numeric({kind.precision},{kind.scale})"

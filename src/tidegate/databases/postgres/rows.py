@@ -10,7 +10,10 @@ from typing import Any
 import adbc_driver_manager
 import pyarrow as pa
 import pyarrow.compute as pc
-from adbc_driver_postgresql import StatementOptions, dbapi  # type: ignore[import-untyped]  # ships no types
+from adbc_driver_postgresql import (  # type: ignore[import-untyped]  # ships no types
+    StatementOptions,
+    dbapi,
+)
 
 from tidegate.databases.errors import TransientDatabaseError, ValueUnreadable
 from tidegate.databases.postgres.dialect import CUSTOM_BOUNDS, MULTIPLE_DIMENSIONS

@@ -72,7 +72,11 @@ class SqliteDialect(Dialect):
         """Quote the table alone: a file is one database."""
         return self.quote(name.table)
 
-    def parse_table(self, text: str, address: Address) -> TableName:  # noqa: ARG002  # a file is one database
+    def parse_table(
+        self,
+        text: str,
+        address: Address,  # noqa: ARG002  # a file is one database
+    ) -> TableName:
         """Parse `table`; a prefix is ignored."""
         table = text.rpartition(".")[2].strip('"')
         if not table:
@@ -97,7 +101,12 @@ class SqliteDialect(Dialect):
             )
         return simple_type(next((name for word, name in _WORDS if word in base), TypeName.STRING))
 
-    def native_type(self, kind: DataType, *, keys: int = 0) -> str:  # noqa: ARG002  # any type can be a key here
+    def native_type(
+        self,
+        kind: DataType,
+        *,
+        keys: int = 0,  # noqa: ARG002  # any type can be a key here
+    ) -> str:
         """The native type for a new column."""
         if kind.name is TypeName.DECIMAL:
             exact = INTEGER_DIGITS if kind.scale == 0 else REAL_DIGITS
@@ -105,7 +114,11 @@ class SqliteDialect(Dialect):
             return f"{name}({kind.precision},{kind.scale})"
         return _NATIVE.get(kind.name, "TEXT")
 
-    def expression(self, column: NativeColumn, kind: DataType) -> str:  # noqa: ARG002  # values are converted when they are read
+    def expression(
+        self,
+        column: NativeColumn,
+        kind: DataType,  # noqa: ARG002  # values are converted when they are read
+    ) -> str:
         return self.quote(column.name)
 
     def batches(
@@ -129,7 +142,11 @@ class SqliteDialect(Dialect):
                 ]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def tables(self, session: Session, database: str = "") -> list[TableName]:  # noqa: ARG002  # a file is one database
+    def tables(
+        self,
+        session: Session,
+        database: str = "",  # noqa: ARG002  # a file is one database
+    ) -> list[TableName]:
         rows = session.query(
             "select name from sqlite_master where type in ('table', 'view') and name not like"
             " 'sqlite~_%' escape '~' order by name"

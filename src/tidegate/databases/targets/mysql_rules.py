@@ -90,7 +90,7 @@ class MySqlRules(TargetRules):
     ignores_column_case: ClassVar[bool] = True
 
     def ignores_table_case(self, session: Session) -> bool:
-        """Read the server's setting."""
+        """Read the setting from the server once."""
         return str(session.scalar("select @@lower_case_table_names")) != "0"
 
     def capacity(self, column: NativeColumn) -> ColumnCapacity:
@@ -183,7 +183,11 @@ class MySqlRules(TargetRules):
             return ""
         return f"its collation {column.collation} ignores case or accents"
 
-    def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # texts of any source
+    def ignores_trailing_blanks(
+        self,
+        column: NativeColumn,
+        origin: SourceColumn | None,  # noqa: ARG002  # texts of any source
+    ) -> bool:
         """All old collations do, and all CHAR columns."""
         collation = column.collation.lower()
         if base_and_sizes(column.native)[0] == "char":

@@ -57,7 +57,10 @@ class PostgresRules(TargetRules):
         """Count bytes; the server truncates longer names silently."""
         return len(name.encode()) > self.names_max
 
-    def ignores_table_case(self, session: Session) -> bool:  # noqa: ARG002  # names are always quoted
+    def ignores_table_case(
+        self,
+        session: Session,  # noqa: ARG002  # names are always quoted
+    ) -> bool:
         return False
 
     def capacity(self, column: NativeColumn) -> ColumnCapacity:
@@ -123,7 +126,11 @@ class PostgresRules(TargetRules):
             merging_columns=loose,
         )
 
-    def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # the source has another type
+    def why_keys_merge(
+        self,
+        column: NativeColumn,
+        origin: SourceColumn | None,  # noqa: ARG002  # the source has another type
+    ) -> str:
         """Only for citext; collations are covered by `TargetTable.merging_columns`."""
         return "its type citext ignores case" if base_type(column.native) == "citext" else ""
 

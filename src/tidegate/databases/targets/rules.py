@@ -133,15 +133,28 @@ class TargetRules(ABC):
     def read_target(self, session: Session, info: TableInfo) -> TargetTable:
         """Read what must be known about a table before rows are written to it."""
 
-    def why_keys_merge(self, column: NativeColumn, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most compare texts by their bytes
+    def why_keys_merge(
+        self,
+        column: NativeColumn,  # noqa: ARG002  # most compare texts by their bytes
+        origin: SourceColumn | None,  # noqa: ARG002  # most compare texts by their bytes
+    ) -> str:
         """Why different keys of the source may be equal in a column; empty if they cannot."""
         return ""
 
-    def ignores_trailing_blanks(self, column: NativeColumn, origin: SourceColumn | None) -> bool:  # noqa: ARG002  # most do not
+    def ignores_trailing_blanks(
+        self,
+        column: NativeColumn,  # noqa: ARG002  # most do not
+        origin: SourceColumn | None,  # noqa: ARG002  # most do not
+    ) -> bool:
         """Whether keys that differ only in trailing blanks are equal."""
         return False
 
-    def column_type(self, column: Column, native: str, origin: SourceColumn | None) -> str:  # noqa: ARG002  # most have one type for each of ours
+    def column_type(
+        self,
+        column: Column,  # noqa: ARG002  # most have one type for each of ours
+        native: str,
+        origin: SourceColumn | None,  # noqa: ARG002  # most have one type for each of ours
+    ) -> str:
         """The type of a non-key column of a new table; `native` is the dialect's default."""
         return native
 

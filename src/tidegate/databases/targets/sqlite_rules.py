@@ -14,7 +14,10 @@ class SqliteRules(TargetRules):
     names_max: ClassVar[int] = 200
     ignores_column_case: ClassVar[bool] = True
 
-    def ignores_table_case(self, session: Session) -> bool:  # noqa: ARG002  # a file is like any other
+    def ignores_table_case(
+        self,
+        session: Session,  # noqa: ARG002  # a file is like any other
+    ) -> bool:
         return True
 
     def capacity(self, column: NativeColumn) -> ColumnCapacity:

@@ -1,7 +1,8 @@
 """Prune the change log of a store on etcd.
 
-Called by backend.py, after transactions and by `compact`. Regular pruning needs no revision: it is planned after one transaction and done with the next one of
-this process. It is not needed for correctness, so a failure is left to the next attempt.
+Called by backend.py, after transactions and by `compact`. Regular pruning needs no revision: it is
+planned after one transaction and done with the next one of this process. It is not needed
+for correctness, so a failure is left to the next attempt.
 """
 
 from dataclasses import dataclass, replace

@@ -52,7 +52,12 @@ class LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
     answer_s: float = 15.0
     owner: int = 0  # the process that made it
 
-    def wait(self, gen: PQGen[RV], interval: float = _WAKE_S, timeout: float | None = None) -> RV:  # noqa: ARG002  # ours is in force
+    def wait(
+        self,
+        gen: PQGen[RV],
+        interval: float = _WAKE_S,
+        timeout: float | None = None,  # noqa: ARG002  # ours is in force
+    ) -> RV:
         # every exchange with the server calls this
         return super().wait(_within(gen, self.answer_s), min(interval, _WAKE_S))
 

@@ -152,7 +152,7 @@ select revision from outcomes where revision > :since and token = :token;
 select revision from voids where token = :token;
 
 -- name: find_voids
--- Which of these were given up? Tokens are told in hexadecimal figures here; there are hardly ever
+-- Which of these were given up? Tokens are reported in hexadecimal figures here; there are hardly ever
 -- any to look through.
 select hex(token) from voids where hex(token) in (select value from json_each(:tokens));
 

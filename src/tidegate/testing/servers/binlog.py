@@ -12,7 +12,7 @@ from tidegate.testing.servers.database import DatabaseServer
 
 
 def as_root() -> list[str]:
-    """The server refuses to be root unless it is told."""
+    """Run as root explicitly, which the server otherwise refuses."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 

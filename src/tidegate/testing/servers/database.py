@@ -21,8 +21,7 @@ START_TIMEOUT_S = 180.0
 PORTS = range(
     20_000,
     32_000,
-    # below those that the kernel gives to outgoing connections, so that a port is still free after a
-    # restart
+    # Below the kernel's ephemeral ports, so that a port is still free after a restart.
 )
 
 
@@ -102,7 +101,7 @@ class DatabaseServer(ABC):
                     raise RuntimeError(
                         f"the {self.called} server does not start: {error}\n{self.log()}"
                     ) from error
-                time.sleep(0.02)  # between two looks at another process
+                time.sleep(0.02)  # between two polls of another process
 
     def stop(self) -> None:
         """Stop in good order; connections are cut."""

@@ -87,7 +87,7 @@ class Line:
             self._next = kind
 
     def mute(self) -> None:
-        """From now on nothing passes, and nobody is told."""
+        """Drop everything silently from now on."""
         self._open.clear()
 
     def unmute(self) -> None:

@@ -37,7 +37,7 @@ def until(
     while not seen():
         if time.monotonic() > end:
             raise AssertionError(f"not within {patience_s:g} s: {what()}")
-        time.sleep(LOOK_S)  # between two looks at another process
+        time.sleep(LOOK_S)  # between two polls of another process
 
 
 class SparkProcess:

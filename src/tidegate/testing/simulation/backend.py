@@ -1,5 +1,5 @@
 """The store of a simulated world: the contract of every store, in memory, quick, and watched.
-Fronts over it fail as the world wishes.
+Views on it fail as the fault rates say.
 
 Documents are read from their text once, when they are written, and shared by all readers: nobody
 changes a document in place. `witness` is shown every transaction that was taken, with what was

@@ -88,9 +88,7 @@ class Checker:
     begun: dict[tuple[str, str, int], Any] = field(default_factory=dict)
     completed_by: dict[tuple[str, str, int], int] = field(default_factory=dict)
     initial: dict[tuple[str, int], Any] = field(default_factory=dict)  # by lineage and pipeline
-    heard_s: dict[int, float] = field(
-        default_factory=dict
-    )  # when a driver last gave a sign of life, by pid
+    heard_s: dict[int, float] = field(default_factory=dict)  # last heartbeat of each driver, by pid
     beat_s: dict[str, float] = field(default_factory=dict)  # when a holder last did, by office
     finished_lineages: dict[str, Incarnation] = field(default_factory=dict)
     by_hand: set[int] = field(default_factory=set)  # jobs whose entries somebody wrote by hand
@@ -144,7 +142,6 @@ class Checker:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     # -- running-job-state
-    # ---------------------------------------------------------------------------------------------------------------------
 
     def state(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
         """Terminal stays terminal, generations grow, steps are legal, starts are wanted."""
@@ -306,11 +303,10 @@ class Checker:
             self.finished_lineages[incarnation.document["lineage"]] = incarnation
 
     # -- running-job-info
-    # ----------------------------------------------------------------------------------------------------------------------
 
     def job(self, actor: Actor, key: str, before: Row, after: Row, _: Seen) -> None:
-        """An incarnation is made once; of a wish only a stronger one comes after it; only the
-        leader takes it away.
+        """Check that an incarnation is created once, that its desired state only gets stronger, and
+        that only the leader removes it.
         """
         if after is None:
             return self.leads(actor, f"the end of job {key}")
@@ -338,7 +334,6 @@ class Checker:
         known.desired = desired
 
     # -- running-pipeline-state
-    # ----------------------------------------------------------------------------------------------------------------
 
     def pipeline(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
         """One generation at a time; ids grow; a batch is begun once, with one range, and completed
@@ -419,7 +414,6 @@ class Checker:
             self.broken(f"checkpoint {name} was completed and is not there")
 
     # -- drivers, assignments, leases, what is left
-    # ------------------------------------------------------------------------------------------------
 
     def driver(self, actor: Actor, key: str, before: Row, after: Row, seen: Seen) -> None:
         """A driver registers only for the current generation, beside no other; its end is true, or

@@ -1,9 +1,9 @@
-"""One simulated world: hosts, servers, workers, drivers, people and one store, on one seed. Chaos,
-then kindness, then the reckoning.
+"""One simulated cluster: hosts, servers, workers, drivers, users and one store, on one seed. First
+faults, then a quiet period, then the final checks.
 
-Everything that matters is the real thing: election, picture, reconciler, recorder, housekeeper,
-commands, worker, registration, ledger, loop, metrics, watch. Processes, time, the store's medium,
-checkpoint directories and rows are simulated. The same seed makes the same world.
+The product's code is real: election, cluster cache, reconciler, transitions, housekeeping,
+commands, worker, registration, ledger, batch loop, metrics, command watcher. Processes, time, the
+store's medium, checkpoint directories and rows are simulated. The same seed repeats the same run.
 """
 
 import random
@@ -116,7 +116,6 @@ class SimulatedCluster:
         return self.complaint
 
     # -- what the parts ask for
-    # ----------------------------------------------------------------------------------------------------------------
 
     def at(self, place: str) -> None:
         """A place where a process may be killed, frozen, or made to wait for others."""
@@ -152,7 +151,7 @@ class SimulatedCluster:
             self.scheduler.pause(self.rng.random() * 0.2)
 
     def front(self, process: Process) -> Store:
-        """A way to the store that fails as the weather is."""
+        """A view on the store that fails at the fault rates."""
         front = FaultyBackendView(self, process)
         self.fronts.append(front)
         store = QuickStore(front)
@@ -216,7 +215,6 @@ class SimulatedCluster:
         raise InvariantBroken(what)
 
     # -- containment
-    # -----------------------------------------------------------------------------------------------------------------------------
 
     def event(self, act: Callable[[], None]) -> Callable[[], None]:
         """Something that happens at one moment, to nobody in particular."""
@@ -232,7 +230,7 @@ class SimulatedCluster:
         return happen
 
     def contained(self, process: Process, work: Callable[[], None]) -> Callable[[], None]:
-        """The work of a process: bad weather is no harm, and a mistake of ours breaks the world."""
+        """Run a process's work: transient errors are fine, a bug ends the simulation."""
 
         def act() -> None:
             try:
@@ -285,7 +283,6 @@ class SimulatedCluster:
             self._unexpected(f"{name} ({text})", error)
 
     # -- who is there
-    # ----------------------------------------------------------------------------------------------------------------------------
 
     def _host(self, number: int) -> Host:
         clock = HostClock(self.scheduler, self.rng.uniform(0.96, 1.04), self.rng.uniform(0, 1000))
@@ -313,7 +310,6 @@ class SimulatedCluster:
         self.join(kind(self, word, f"{word}-{number}", host, number))
 
     # -- kindness
-    # ----------------------------------------------------------------------------------------------------------------------------------
 
     def _stop_faults(self) -> None:
         """From now on nothing goes wrong any more."""

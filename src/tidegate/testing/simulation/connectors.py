@@ -51,7 +51,7 @@ class MemoryTable:
 class MemoryTarget:
     """The world outside: shelves by (lineage, pipeline, sink).
 
-    `at` is called wherever something may happen, `broken` is told what must never be.
+    `at` is called wherever a fault may happen, `broken` receives violations.
     """
 
     rng: random.Random
@@ -93,7 +93,12 @@ class SimSource(Source):
             ),
         }
 
-    def splits(self, start: Any, end: Any, count: int) -> Sequence[Split]:  # noqa: ARG002  # never asked
+    def splits(
+        self,
+        start: Any,  # noqa: ARG002  # never asked
+        end: Any,  # noqa: ARG002  # never asked
+        count: int,  # noqa: ARG002  # never asked
+    ) -> Sequence[Split]:
         raise AssertionError("the simulated engine reads ranges")
 
     def read(self, split: Split) -> Iterator[Any]:  # noqa: ARG002  # never asked
@@ -245,7 +250,7 @@ class SimEngine:
         self.cancelled: set[int] = set()
 
     def run(self, graph: Graph, batch: Batch) -> Written:
-        """Read, stage: or whatever the mood says."""
+        """Read and stage, or do what the fault plan says."""
         act = self.fault_plan.next()
         self.pause(self.fault_plan.rng.choice([0.05, 0.2, 0.7]))
         while act == "hang":

@@ -66,8 +66,8 @@ class FaultRates:
 
 
 class FaultyBackendView:
-    """A process's way to the store, which fails as the weather is (see testing/faulty_store for the
-    kinds). What is held back remembers who sent it.
+    """A process's view of the store that fails at the fault rates (see testing/faulty_store for the
+    kinds). A delayed transaction remembers its sender.
     """
 
     def __init__(self, cluster: "SimulatedCluster", process: Process) -> None:
@@ -246,7 +246,7 @@ class ClusterFaults:
         self._cut_off(self._victims())
 
     def _part(self) -> None:
-        """A host that nobody can reach: what runs there goes on without the store."""
+        """A host that nobody can reach: its processes continue without the store."""
         host = self.rng.choice(self.cluster.hosts)
         self._cut_off([p for p in self._victims() if p.host is host])
 

@@ -213,10 +213,9 @@ class FinalChecks:
         )
 
     # -- the questions
-    # -----------------------------------------------------------------------------------------------------------------------------
 
     def nothing_ended_is_listed(self) -> None:
-        """By a picture of the store as any server has one, and the rule of the API."""
+        """Checked with a cluster cache, as every server has one, and the API's rule."""
         from tidegate.api.running_jobs import running_jobs
 
         cache = ClusterCache(QuickStore(self.cluster.backend), self.cluster.hosts[0].clock)

@@ -1,7 +1,7 @@
-"""Where the product asks its surroundings by itself (the name of its process, chance, failpoints),
-a simulated world answers instead. Called by the world.
+"""Replace what the product reads from its process (process name, randomness, failpoints) by the
+simulation. Called by the simulated cluster.
 
-One world at a time in one process, and in a process that does nothing else.
+One simulation at a time per process, in a process that does nothing else.
 """
 
 import contextlib
@@ -95,7 +95,7 @@ def cluster(
     rng: random.Random,
     logged: Logged,
 ) -> Iterator[None]:
-    """The surroundings of one world."""
+    """Install the replacements for one simulation."""
 
     def build(job: JobRecord, plan: PipelinePlan) -> Graph:
         return parts.build(job, plan, target)

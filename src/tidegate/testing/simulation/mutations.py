@@ -305,8 +305,8 @@ def finished_pipeline_counts_as_progress_for_ever() -> None:
 
 
 def unfinished_turn_forgets_what_it_saw() -> None:
-    """A follower that loses the store after it has read the log, and before it has read the
-    entries, goes on behind them.
+    """A follower that loses the store after it has read the log and before it has read the
+    entries skips these entries.
     """
 
     def refresh(self: Follower) -> set[tuple[str, str]]:

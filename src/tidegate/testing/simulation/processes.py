@@ -2,7 +2,7 @@
 the real loop on pretend rows. Called by the world.
 
 A process dies at once with all that it does; what it has written stays. A frozen one (as after
-SIGSTOP) goes on later as if nothing had been.
+SIGSTOP) continues later as if nothing had happened.
 """
 
 import random
@@ -235,7 +235,12 @@ class SimLauncher:
     def __init__(self, worker: WorkerProcess) -> None:
         self.worker = worker
 
-    def start(self, order: DriverSpec, *, plain: bool) -> DriverHandle:  # noqa: ARG002  # none waits here
+    def start(
+        self,
+        order: DriverSpec,
+        *,
+        plain: bool,  # noqa: ARG002  # none waits here
+    ) -> DriverHandle:
         cluster = self.worker.cluster
         driver = SimulatedDriver(
             cluster,
@@ -248,7 +253,11 @@ class SimLauncher:
         cluster.join(driver)
         return SimDriverHandle(driver.ref, driver, self.worker, child=True)
 
-    def adopt(self, process: ProcessRef, job_id: int) -> DriverHandle:  # noqa: ARG002  # has no logs
+    def adopt(
+        self,
+        process: ProcessRef,
+        job_id: int,  # noqa: ARG002  # has no logs
+    ) -> DriverHandle:
         return SimDriverHandle(
             process, self.worker.cluster.drivers[process.pid], self.worker, child=False
         )

@@ -1,10 +1,9 @@
-"""Who runs, and what time it is: exactly one at a time, in an order that the seed decides. Called
-by the world; knows nothing of jobs.
+"""Run events and actors one at a time on virtual time, in an order that the seed decides. Called by
+the simulated cluster; knows nothing of jobs.
 
-Time is virtual: it jumps from one moment at which something is due to the next. What is due is an
-event (a function that runs to its end at once) or an actor (a thread of its own, which may pause in
-the middle of anything). Whoever has the baton runs what is due; threads change only where an actor
-goes on that is another one, so that events, which are the most, cost no change of threads.
+Time jumps from one due moment to the next. An event is a function that runs to its end at once; an
+actor is a thread that may pause anywhere. The thread that holds the baton runs what is due. Threads
+switch only when another actor has to continue, so events, the majority, cost no switch.
 """
 
 import heapq

@@ -1,8 +1,8 @@
-"""Checkpoint directories of a simulated world, with the rules of checkpoints/storage and none of
-its files. What it holds outlives every process.
+"""Checkpoint directories in memory, with the rules of checkpoints/storage. They outlive every
+simulated process.
 
-`at` is called wherever something may happen; `gone` is told before a checkpoint is deleted, so that
-the checker can say whether somebody still needs it.
+`at` is called wherever a fault may happen; `gone` is called before a checkpoint is deleted, so that
+the checker can verify that nothing needs it.
 """
 
 from collections.abc import Callable, Mapping
@@ -127,7 +127,12 @@ class MemoryStorage(CheckpointStorage):
         """What is wrong with a checkpoint."""
         return "" if path in self.directories else f"checkpoint {path} is missing"
 
-    def delete(self, path: str, generation: int, token: str = "") -> None:  # noqa: ARG002  # no simulated host is copied
+    def delete(
+        self,
+        path: str,
+        generation: int,
+        token: str = "",  # noqa: ARG002  # no simulated host is copied
+    ) -> None:
         """Delete a checkpoint, unless a newer generation has made it."""
         self.at("checkpoint.delete.before")
         there = self.directories.get(path)

@@ -69,7 +69,7 @@ class Users:
         self.waiting: list[Actor] = []  # those that have not been answered yet
 
     def begin(self) -> None:
-        """The first wish comes at once."""
+        """The first request comes at once."""
         self.cluster.scheduler.at(0.5, self.cluster.event(self._wish))
 
     def _wish(self) -> None:
@@ -92,7 +92,7 @@ class Users:
             self._leave()
 
     def stop_all(self) -> None:
-        """Nothing shall run any more."""
+        """Stop all jobs that still run."""
         for key in self.cluster.backend.entries.get(RUNNING_JOBS, {}):
             self._stop(int(key), DesiredState.CANCEL)
 
@@ -223,7 +223,7 @@ class Users:
             return  # what stands there may be the hand's
         if before is not None and before == after and STRENGTH[before[1]] < STRENGTH[desired]:
             self.cluster.broken(
-                f"the wish {desired} for job {job_id} was accepted and is not in the store"
+                f"the accepted request {desired} of job {job_id} is not in the store"
             )
 
     def _standing(self, job_id: int) -> tuple[int, DesiredState] | None:
