@@ -1,8 +1,7 @@
-"""A source and a sink in memory, as connectors: what they hold outlives every simulated process.
-One scene at a time.
+"""A source and a sink in memory, as connectors, whose data outlives every simulated process.
 
-The source is as awkward as the contract allows: where it begins and how far a batch goes is drawn
-anew whenever it is asked. The sink is exactly-once as a database is: rows and record in one step,
+The source is as awkward as the contract allows: its initial offset and the size of a batch are
+drawn anew on every call. The sink is exactly-once as a database is: rows and record in one step,
 the record keyed by checkpoint, older generations refused.
 """
 
@@ -36,8 +35,8 @@ from tidegate.plugin.option import OptionSet
 
 
 @dataclass(eq=False)
-class Shelf:
-    """What one sink of one lineage holds, with its records."""
+class SinkData:
+    """The rows and commit records of one sink of one lineage."""
 
     generation: int = 0
     rows: dict[int, list[int]] = field(default_factory=dict)
@@ -46,9 +45,9 @@ class Shelf:
 
 @dataclass(eq=False)
 class Scene:
-    """The world outside of the product.
+    """The external systems of a simulated job.
 
-    `at` is called at every place where something may happen; `broken` is told what must never be.
+    `at` is called at every point where a fault may be injected, `broken` with every violation.
     """
 
     rng: random.Random
@@ -56,22 +55,22 @@ class Scene:
     broken: Callable[[str], None]
     losing: float = 0.0  # how often the answer to a commit is lost
     available: int = 0  # rows that a stream has by now
-    shelves: dict[tuple[str, int, str], Shelf] = field(default_factory=dict)
+    sink_data: dict[tuple[str, int, str], SinkData] = field(default_factory=dict)
 
 
 scene: Scene
 
 
 def open_scene(new: Scene) -> None:
-    """From now on sources and sinks live in this one."""
+    """Make this the data of all sources and sinks."""
     global scene
     scene = new
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """In place of a record batch: the fused way only counts its rows and bytes, takes the notes off
-    its schema and hands it on.
+    """A stand-in for a record batch: the fused path only counts its rows and bytes, removes the
+    metadata of its schema and passes it on.
     """
 
     ids: tuple[int, ...]
@@ -153,34 +152,34 @@ class SimCommitter(Committer):
         self.pipeline = pipeline
         self.sink = sink
         self.newest_only = newest_only
-        self.shelf = Shelf()
+        self.data = SinkData()
         self.generation = 0
 
     def _fence(self) -> None:
-        if self.shelf.generation > self.generation:
-            raise Fenced(f"the sink {self.sink}", self.generation, self.shelf.generation)
+        if self.data.generation > self.generation:
+            raise Fenced(f"the sink {self.sink}", self.generation, self.data.generation)
 
     def ahead(self, resume: SinkRestore) -> Sequence[CommitRange]:
-        self.shelf, self.generation = (
-            scene.shelves.setdefault((resume.lineage, self.pipeline, self.sink), Shelf()),
+        self.data, self.generation = (
+            scene.sink_data.setdefault((resume.lineage, self.pipeline, self.sink), SinkData()),
             resume.generation,
         )
         scene.at("sink.ahead.before")
         self._fence()
-        self.shelf.generation = self.generation
+        self.data.generation = self.generation
         scene.at("sink.ahead.after")
         return [
             CommitRange(checkpoint=c, offsets=offsets)
-            for c, offsets in sorted(self.shelf.records.items())
+            for c, offsets in sorted(self.data.records.items())
             if c > resume.checkpoint
         ]
 
     def open(self, resume: SinkRestore) -> None:
         scene.at("sink.open.before")
         self._fence()
-        for newer in [c for c in self.shelf.rows if not resume.keeps(c)]:
-            del self.shelf.rows[newer]
-            self.shelf.records.pop(newer, None)
+        for newer in [c for c in self.data.rows if not resume.keeps(c)]:
+            del self.data.rows[newer]
+            self.data.records.pop(newer, None)
         scene.at("sink.open.after")
 
     def commit(self, commit: Commit) -> BatchCommitted | AlreadyCommitted:
@@ -201,30 +200,30 @@ class SimCommitter(Committer):
                 f" generation {commit.generation}"
             ),
         )
-        if self.newest_only and any(record > n for record in self.shelf.records):
+        if self.newest_only and any(record > n for record in self.data.records):
             return AlreadyCommitted()
-        if n not in self.shelf.rows:
-            if self.shelf.rows and n < max(self.shelf.rows):
+        if n not in self.data.rows:
+            if self.data.rows and n < max(self.data.rows):
                 scene.broken(f"a batch came after a later one: {what}")
-            self.shelf.rows[n] = ids
-            self.shelf.records = {
-                **({} if self.newest_only else self.shelf.records),
+            self.data.rows[n] = ids
+            self.data.records = {
+                **({} if self.newest_only else self.data.records),
                 n: commit.offsets,
             }
             return BatchCommitted()
-        if n not in self.shelf.records:
+        if n not in self.data.records:
             scene.broken(f"a batch was repeated after it was sure that it never would be: {what}")
-        elif self.shelf.records[n] != commit.offsets:
+        elif self.data.records[n] != commit.offsets:
             scene.broken(f"a batch was repeated with other offsets: {what}")
-        elif self.shelf.rows[n] != ids:
+        elif self.data.rows[n] != ids:
             scene.broken(f"a batch was repeated with other rows: {what}")
         return AlreadyCommitted()
 
     def retain(self, oldest: int) -> None:
         scene.at("sink.retain")
-        if self.shelf.generation == self.generation:
-            self.shelf.records = {
-                c: offsets for c, offsets in self.shelf.records.items() if c >= oldest
+        if self.data.generation == self.generation:
+            self.data.records = {
+                c: offsets for c, offsets in self.data.records.items() if c >= oldest
             }
 
 

@@ -1,5 +1,5 @@
-"""The job of a simulated life, by chance: one or two pipelines of one to three sources and one or
-two sinks. Called by sim_world.
+"""The random job of a simulated run: one or two pipelines of one to three sources and one or two
+sinks. Called by sim_run.
 """
 
 import random
@@ -9,7 +9,7 @@ from tidegate.model.plan import Action, Delivery, PipelinePlan, Plan
 
 
 def drawn_plan(rng: random.Random) -> Plan:
-    """Small batches, few retries: a life is short."""
+    """Draw a plan with small batches and few retries, so that a run is short."""
     streaming = rng.random() < 0.3
     env = JobEnv(
         mode=JobMode.STREAMING if streaming else JobMode.BATCH,

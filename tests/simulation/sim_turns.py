@@ -1,8 +1,8 @@
-"""Threads that take turns: exactly one runs at a time, and a seeded generator says which. So
-whatever happens, the same seed makes it happen again.
+"""Threads of which exactly one runs at a time, chosen by a seeded generator, so that a seed
+reproduces its run.
 
-A process is a group of actors that dies at once. Time is virtual: it moves with the turns, and
-jumps where everyone sleeps.
+A process is a group of actors that dies at once. Time is virtual: it advances with each
+step, and jumps where every actor sleeps.
 """
 
 import random
@@ -14,12 +14,12 @@ STEP_S = 0.001
 
 
 class Killed(BaseException):
-    """As SIGKILL: no handler of the product may see it."""
+    """Simulates SIGKILL: no handler of the product may catch it."""
 
 
 @dataclass(eq=False)
 class Process:
-    """A simulated process: the actors of one generation, or a visitor's."""
+    """A simulated process: the actors of one generation, or of a user's command."""
 
     name: str
     alive: bool = True
@@ -29,8 +29,8 @@ class Process:
     stop: threading.Event = field(default_factory=threading.Event)
 
 
-def held_lock() -> threading.Lock:
-    """A baton: who acquires it waits until someone hands it over. Much quicker than a semaphore."""
+def locked_lock() -> threading.Lock:
+    """Return a locked lock: acquiring it waits for a release. Much quicker than a semaphore."""
     lock = threading.Lock()
     lock.acquire()
     return lock
@@ -42,7 +42,7 @@ class Actor:
     def __init__(self, process: Process, name: str) -> None:
         self.process = process
         self.name = name
-        self.go = held_lock()
+        self.go = locked_lock()
         self.wake_s = 0.0
         self.event: threading.Event | None = None
         self.done = False
@@ -57,7 +57,7 @@ class Actor:
 
 
 class Turns:
-    """Who runs, and what time it is."""
+    """The scheduler of the actors, and its virtual time."""
 
     def __init__(self, rng: random.Random, switching: float) -> None:
         self.rng = rng
@@ -65,11 +65,11 @@ class Turns:
         self.now_s = 0.0
         self.actors: list[Actor] = []
         self.current: Actor | None = None
-        self.said: list[tuple[float, str, str]] = []
-        self._back = held_lock()
+        self.events: list[tuple[float, str, str]] = []
+        self._back = locked_lock()
 
     def spawn(self, process: Process, name: str, work: Callable[[], None]) -> Actor:
-        """A new thread that waits for its first turn."""
+        """Start a thread that waits until it is scheduled."""
         actor = Actor(process, name)
 
         def body() -> None:
@@ -90,7 +90,7 @@ class Turns:
         return [actor for actor in self.actors if not actor.done]
 
     def step(self) -> bool:
-        """One turn of someone; False where nobody is left."""
+        """Let one actor run until it pauses; False if none is left."""
         alive = self.alive()
         if not alive:
             return False
@@ -106,14 +106,14 @@ class Turns:
         return True
 
     def note(self, who: str, what: str) -> None:
-        """For the one who looks into a life that went wrong."""
-        self.said.append((self.now_s, who, what))
+        """Record an event for the trace of a failed run."""
+        self.events.append((self.now_s, who, what))
 
     def trace(self, last: int) -> str:
-        return "\n".join(f"{now_s:9.3f} {who}: {what}" for now_s, who, what in self.said[-last:])
+        return "\n".join(f"{now_s:9.3f} {who}: {what}" for now_s, who, what in self.events[-last:])
 
     def pause(self, seconds: float = 0.0, event: threading.Event | None = None) -> None:
-        """In an actor: let others have their turn, for so long or until the event."""
+        """In an actor: let others run, for so long or until the event."""
         me = self.current
         assert me is not None
         me.wake_s, me.event = self.now_s + seconds, event
@@ -124,7 +124,7 @@ class Turns:
             raise Killed
 
     def here(self, place: str) -> None:
-        """In an actor: a place where the turn may go to someone else."""
+        """In an actor: a point where another actor may be scheduled."""
         if self.current is None:
             return
         self.note(self.current.name, place)
@@ -133,7 +133,7 @@ class Turns:
 
 
 class VirtualClock:
-    """The clock that loops and ledgers are handed."""
+    """The clock of the product's loops and ledgers."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns

@@ -1,7 +1,8 @@
-"""`python simulate.py FIRST COUNT [--trace]`: the lives of COUNT seeds from FIRST on, in one
-process. Run by test_protocol_simulation.py, and by hand to repeat a seed. Needs TIDEGATE_FAILPOINT
-in its environment (empty will do). Ends with 1 at the first life in which a promise was broken, and
-says its seed.
+"""`python simulate.py FIRST COUNT [--trace]`: run COUNT seeds from FIRST on in one process.
+
+Run by test_protocol_simulation.py, and by hand to repeat a seed. Needs TIDEGATE_FAILPOINT in its
+environment (may be empty). Exits with 1 at the first seed that violates an invariant, and prints
+that seed.
 """
 
 import json
@@ -12,29 +13,29 @@ import tempfile
 import time
 from pathlib import Path
 
-from sim_world import Broken, World
+from sim_run import Broken, Simulation
 
 from tidegate.plugin import registry
 
 
-def live(seed: int, place: Path, trace: bool) -> dict[str, int]:
-    world = World(seed, place / str(seed))
+def run_seed(seed: int, place: Path, trace: bool) -> dict[str, int]:
+    simulation = Simulation(seed, place / str(seed))
     try:
-        world.live()
+        simulation.run()
     except Broken as error:
-        print(world.turns.trace(100_000 if trace else 60), file=sys.stderr)
-        print(f"seed {seed} ({world.fault_rates}): {error}", file=sys.stderr)
+        print(simulation.turns.trace(100_000 if trace else 60), file=sys.stderr)
+        print(f"seed {seed} ({simulation.fault_rates}): {error}", file=sys.stderr)
         raise SystemExit(1) from (error if trace else None)
     return {
-        "processes": len(world.processes),
-        "streaming": int(world.streaming),
-        "checkpoints": len(world.watch.completed_by),
-        "damaged": world.damages,
-        "lost stores": world.lost_stores,
-        "backs": world.backs,
-        "ahead": world.ahead,
-        "savepoints": len(world.savepoints.list()),
-        "from savepoints": world.from_savepoints,
+        "processes": len(simulation.processes),
+        "streaming": int(simulation.streaming),
+        "checkpoints": len(simulation.watch.completed_by),
+        "damaged": simulation.damages,
+        "lost stores": simulation.lost_stores,
+        "backs": simulation.backs,
+        "ahead": simulation.ahead,
+        "savepoints": len(simulation.savepoints.list()),
+        "from savepoints": simulation.from_savepoints,
     }
 
 
@@ -49,9 +50,9 @@ def main(first: int, count: int, trace: bool) -> None:
         dir="/dev/shm" if Path("/dev/shm").is_dir() else None, prefix="tidegate-sim-"
     ) as place:
         for seed in range(first, first + count):
-            for name, number in live(seed, Path(place), trace).items():
+            for name, number in run_seed(seed, Path(place), trace).items():
                 totals[name] = totals.get(name, 0) + number
-    print(json.dumps({"lives": count, "seconds": round(time.monotonic() - began, 1), **totals}))
+    print(json.dumps({"runs": count, "seconds": round(time.monotonic() - began, 1), **totals}))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Hundreds of seeded worlds of servers, workers, drivers and people, without processes, sockets and
-Spark: the real election, picture, reconciler, recorder, housekeeper, commands, worker,
-registration, ledger, loop, figures and watch, under kills, pauses, lost answers, power cuts,
-partitions and moved clocks. What must hold is in tidegate/testing/simulation/checkers.py and
-reckoning.py. The seed of a world that went wrong is printed with the command that repeats it.
+"""Hundreds of seeds of a simulated cluster with servers, workers, drivers and users, without
+processes, sockets and Spark.
+
+It runs the real election, cache, reconciler, recorder, housekeeper, commands, worker, registration,
+ledger, loop, metrics and watchdog, under kills, pauses, lost answers, power cuts, partitions and
+moved clocks. The invariants are in tidegate/testing/simulation. A failed seed is printed with the
+command that repeats it.
 """
 
 import json
@@ -15,14 +17,13 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
-WORLDS = 300
-WORLDS_OF_A_SOAK = int(os.environ.get("SIMULATED_WORLDS") or 20_000)
+SEEDS = 300
+SOAK_SEEDS = int(os.environ.get("SIMULATED_WORLDS") or 20_000)
 SHARES = 2  # processes: as many as this machine can be expected to have cores
-# What has to happen in a hundred worlds, at least: a simulation in which nothing happens proves
-# nothing.
+# The least that must happen in a hundred seeds: a simulation without events proves nothing.
 IN_A_HUNDRED = {
     "submitted": 150,
-    "wishes": 80,
+    "stop requests": 80,
     "checkpoints": 500,
     "terms": 200,
     "worker terms": 300,
@@ -40,8 +41,8 @@ IN_A_HUNDRED = {
 }
 
 
-def worlds(first: int, count: int) -> Counter[str]:
-    """So many worlds from this seed on; what has happened in them."""
+def run_seeds(first: int, count: int) -> Counter[str]:
+    """Run so many seeds from the first on; return the counts of their events."""
     share = count // SHARES
     running = [
         subprocess.Popen(
@@ -65,8 +66,8 @@ def worlds(first: int, count: int) -> Counter[str]:
     for process, _, complaint in ended:
         assert process.returncode == 0, complaint[-8000:]
     totals: Counter[str] = Counter()
-    for _, said, _ in ended:
-        totals.update(json.loads(said))
+    for _, output, _ in ended:
+        totals.update(json.loads(output))
     return totals
 
 
@@ -79,16 +80,16 @@ def check(totals: Counter[str], count: int) -> None:
     } == {}
 
 
-def test_hundreds_of_worlds_keep_every_promise(seed: int) -> None:
-    check(worlds(seed, WORLDS), WORLDS)
+def test_hundreds_of_seeds_keep_every_invariant(seed: int) -> None:
+    check(run_seeds(seed, SEEDS), SEEDS)
 
 
 @pytest.mark.soak
-def test_many_thousand_worlds_keep_every_promise(seed: int) -> None:
-    check(worlds(seed + WORLDS, WORLDS_OF_A_SOAK), WORLDS_OF_A_SOAK // SHARES * SHARES)
+def test_many_thousand_seeds_keep_every_invariant(seed: int) -> None:
+    check(run_seeds(seed + SEEDS, SOAK_SEEDS), SOAK_SEEDS // SHARES * SHARES)
 
 
-def test_a_world_that_breaks_prints_the_command_that_repeats_it() -> None:
+def test_a_failed_seed_prints_the_command_that_repeats_it() -> None:
     ended = _run("--seed", "1", "--count", "50", "--mutation", "end-without-a-cleanup-record")
     assert ended.returncode == 1
     again = ended.stderr.splitlines()[-1]
@@ -99,7 +100,7 @@ def test_a_world_that_breaks_prints_the_command_that_repeats_it() -> None:
     assert complaint in repeated.stderr.splitlines()
 
 
-def test_the_same_seed_makes_the_same_world() -> None:
+def test_a_seed_is_deterministic() -> None:
     first, second = _run("--seed", "11", "--count", "10"), _run("--seed", "11", "--count", "10")
     assert {**json.loads(first.stdout), "took_s": 0} == {**json.loads(second.stdout), "took_s": 0}
 

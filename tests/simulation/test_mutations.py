@@ -1,9 +1,8 @@
-"""The product is broken on purpose, in one place after the other, and the simulation must catch
-each of them: what it cannot catch it does not prove.
+"""Mutations of the product that the simulation must catch: what it misses it does not prove.
 
 Each mutation runs in a process of its own. Which seed catches it is a measure of how sharp the
-checkers are (shown with `pytest -rP`); for mistakes that show only rarely the search begins near a
-seed that is known to, and goes on from there where the product has changed since.
+checkers are (shown with `pytest -rP`); for mutations that are rarely caught the search starts near
+a seed that is known to catch them, and continues if the product has changed since.
 """
 
 import os

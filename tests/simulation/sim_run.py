@@ -1,7 +1,7 @@
-"""One simulated life of a job: generations that begin, overlap, stumble, are killed and end, over
-one store, one checkpoint directory and one target.
+"""One simulated run of a job: generations that start, overlap, fail, are killed and end, over one
+store, one checkpoint directory and one target.
 
-The store front, claim, ledger, loop, attempts and checkpoint storage are the real ones; processes
+The store client, claim, ledger, loop, attempts and checkpoint storage are the real ones; processes
 are actors (sim_turns), rows live in memory (sim_parts).
 """
 
@@ -59,20 +59,20 @@ from tidegate.testing.plain_engine import PlainEngine
 JOB = 7
 STEPS_MAX = 20_000
 GENERATIONS_MAX = 5
-CALM_STARTS_MAX = 4
+QUIET_STARTS_MAX = 4
 ALL_FAILPOINTS = ",".join(
     f"{name}=raise" for name in failpoint_names()
-)  # what happens there is the world's to say, see World.at
+)  # the simulation decides what happens there, see Simulation.at
 
 
 class Broken(Exception):
-    """A promise was not kept."""
+    """An invariant of the product was violated."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Weather:
-    """How bad this life is, as probabilities: of a kill, an exception and a long pause at a
-    failpoint, of a fault in a call of the store, and so on.
+class FaultRates:
+    """Probabilities of faults in this run: of a kill, an exception and a long pause at a failpoint,
+    of a fault in a store call, and so on.
     """
 
     kill: float
@@ -89,8 +89,8 @@ class Weather:
     savepoint: float
 
     @staticmethod
-    def drawn(rng: random.Random) -> "Weather":
-        return Weather(
+    def drawn(rng: random.Random) -> "FaultRates":
+        return FaultRates(
             kill=rng.choice([0.0, 0.005, 0.01, 0.03]),
             stumble=rng.choice([0.0, 0.01, 0.03]),
             store_fault=rng.choice([0.0, 0.02, 0.1]),
@@ -106,7 +106,7 @@ class Weather:
         )
 
 
-class FarAway(Claimant):
+class UnreachableClaimant(Claimant):
     """A leader that cannot reach the processes of its predecessors: only the fences protect it from
     them.
     """
@@ -116,7 +116,7 @@ class FarAway(Claimant):
 
 
 class YieldingEngine(PlainEngine):
-    """Lets others run between the tasks too."""
+    """Yields to other actors between the tasks too."""
 
     def __init__(self, turns: Turns) -> None:
         self.turns = turns
@@ -127,23 +127,23 @@ class YieldingEngine(PlainEngine):
 
 
 @dataclass(eq=False)
-class Front:
-    """A process's own way to the store."""
+class StoreConnection:
+    """A process's own connection to the store, with its faults."""
 
     store: Store
     backend: FaultyBackend
 
 
 @dataclass(eq=False)
-class World:
+class Simulation:
     seed: int
     root: Path
     complaints: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.fault_rates = Weather.drawn(self.rng)
-        self.calm = False
+        self.fault_rates = FaultRates.drawn(self.rng)
+        self.quiet = False
         self.turns = Turns(random.Random(self.seed + 1), self.fault_rates.switching)
         self.clock = VirtualClock(self.turns)
         self.store = open_store("memory:", compaction_threshold=self.rng.choice([20, 10_000]))
@@ -163,7 +163,7 @@ class World:
         sim_parts.open_scene(self.scene)
         self.plan = drawn_plan(self.rng)
         self.streaming = self.plan.env.mode is JobMode.STREAMING
-        self.fronts: list[Front] = []
+        self.connections: list[StoreConnection] = []
         self.processes: list[Process] = []
         self.leaders: dict[Process, Actor] = {}
         self.damaged: set[str] = set()
@@ -175,7 +175,7 @@ class World:
         uuid.uuid4 = lambda: uuid.UUID(int=tokens.getrandbits(128))
         failpoint.arm(ALL_FAILPOINTS)
         failpoint._act = self.at
-        claiming.is_alive = lambda _: False  # as a leader on another host, which nobody can ask
+        claiming.is_alive = lambda _: False  # as a leader on another host, which cannot be checked
 
     def _watch_store(self) -> None:
         apply = self.store.backend.apply
@@ -195,12 +195,12 @@ class World:
         raise Broken(what)
 
     def at(self, place: str) -> None:
-        """A place where a process may be killed, may stumble, or may have to wait."""
+        """Kill the current process, raise in it, or pause it here, by its fault rates."""
         actor = self.turns.current
         if actor is None:
             return
         self.ahead += place == "ledger.repeat.after"
-        if not self.calm:
+        if not self.quiet:
             luck = self.rng.random()
             if luck < self.fault_rates.kill:
                 self.turns.note(actor.name, f"KILLED at {place}")
@@ -211,46 +211,46 @@ class World:
                 raise RuntimeError(f"stumbled at {place}")
             if (
                 luck > 1 - self.fault_rates.freeze
-            ):  # as a long pause of the machine: others may have done much when it ends
+            ):  # a long pause of the machine, during which others make progress
                 self.turns.note(actor.name, f"frozen at {place}")
                 self.turns.pause(self.rng.choice([0.02, 0.2, 2.0, 10.0]))
         self.turns.here(place)
 
-    def front(self) -> Front:
+    def connect(self) -> StoreConnection:
         faults = seeded(self.rng.randrange(1 << 30), self.fault_rates.store_fault)
 
         def choose(operation: StoreCall) -> Fault:
             self.turns.here(f"store.{operation.value}")
-            return Fault.NONE if self.calm else faults(operation)
+            return Fault.NONE if self.quiet else faults(operation)
 
-        made = Front(*faulty_store(self.store, choose))
-        self.fronts.append(made)
+        made = StoreConnection(*faulty_store(self.store, choose))
+        self.connections.append(made)
         return made
 
-    def begin(self, wish: str) -> Process:
-        """A new process that takes the job up."""
+    def begin(self, restore: str) -> Process:
+        """Start a new process that claims the job."""
         number = len(self.processes) + 1
         process = Process(f"p{number}")
         self.processes.append(process)
-        store = self.front().store
+        store = self.connect().store
         self.leaders[process] = self.turns.spawn(
-            process, f"{process.name}-leader", lambda: self._lead(process, store, wish)
+            process, f"{process.name}-leader", lambda: self._lead(process, store, restore)
         )
         return process
 
-    def _lead(self, process: Process, store: Store, wish: str) -> None:
-        """As `tidegate run`: claim, drive, end."""
+    def _lead(self, process: Process, store: Store, restore: str) -> None:
+        """Do what `tidegate run` does: claim, drive, end."""
         me = ProcessRef(pid=len(self.processes), started=1, boot="b", host="elsewhere")
         submission = Submission(
             job_id=JOB,
             name="sim",
             plan=self.plan,
             file="",
-            options=RestoreOptions.parse(wish),
+            options=RestoreOptions.parse(restore),
             me=me,
             now_ms=self.clock.now_ms() + len(self.processes),
         )
-        claim = FarAway(store, self.storage, self.home).claim(submission)
+        claim = UnreachableClaimant(store, self.storage, self.home).claim(submission)
         process.generation = claim.generation
         process.claimed = True
         self.turns.note(
@@ -286,14 +286,16 @@ class World:
             if p.value.status is PipelineStatus.FINISHED
         }
         plans = [plan for plan in job.plan.pipelines if plan.id not in finished]
-        desk = SavepointCoordinator(store, job, self.savepoints, self.clock)
+        savepoints = SavepointCoordinator(store, job, self.savepoints, self.clock)
         process.driving = True
-        self.turns.spawn(process, f"{process.name}-desk", lambda: self._serve(process, desk))
+        self.turns.spawn(
+            process, f"{process.name}-savepoints", lambda: self._serve(process, savepoints)
+        )
         actors = [
             self.turns.spawn(
                 process,
                 f"{process.name}-{plan.id}",
-                lambda plan=plan: self._run(process, store, job, plan, desk),
+                lambda plan=plan: self._run(process, store, job, plan, savepoints),
             )
             for plan in plans
         ]
@@ -304,28 +306,28 @@ class World:
             if actor.error is not None:
                 raise actor.error
 
-    def _ask_for_savepoint(self) -> None:
-        """A person asks for one, now and then to end the job with it."""
-        store, stop = self.front().store, self.rng.random() < 0.3
+    def _request_savepoint(self) -> None:
+        """Request a savepoint as a user, sometimes one that stops the job."""
+        store, stop = self.connect().store, self.rng.random() < 0.3
         self.asked += 1
         self.turns.spawn(
             Process(f"u{self.asked}"),
             f"u{self.asked}",
-            lambda: self._said(
+            lambda: self._note_request(
                 request_savepoint(store, self.savepoints, self.clock, JOB, stop=stop)
             ),
         )
 
-    def _said(self, request: SavepointRequest) -> None:
+    def _note_request(self, request: SavepointRequest) -> None:
         self.turns.note(
-            "person", f"asked for savepoint {request.id}, stop={request.stop}, {request.status}"
+            "user", f"requested savepoint {request.id}, stop={request.stop}, {request.status}"
         )
 
-    def _serve(self, process: Process, desk: SavepointCoordinator) -> None:
-        """In place of the desk's own thread."""
+    def _serve(self, process: Process, savepoints: SavepointCoordinator) -> None:
+        """Run the coordinator's steps in place of its own thread."""
         while process.driving:
             with contextlib.suppress(TransientError):
-                desk.step()
+                savepoints.step()
             self.turns.pause(0.3)
 
     def _run(
@@ -334,7 +336,7 @@ class World:
         store: Store,
         job: JobRecord,
         plan: PipelinePlan,
-        desk: SavepointCoordinator,
+        savepoints: SavepointCoordinator,
     ) -> None:
         assert process.generation is not None
         ledger = Ledger(
@@ -348,7 +350,7 @@ class World:
             stop=process.stop,
             retained_max=job.plan.env.checkpoints_retained_max or 3,
             interval_s=1.0,
-            savepoints=desk,
+            savepoints=savepoints,
         )
         # an exception counts as that: as in the driver, one pipeline that fails stops the others at
         # their next checkpoint
@@ -361,11 +363,11 @@ class World:
             if ended is PipelineStatus.FAILED:
                 process.stop.set()
 
-    # -- a life
+    # -- a run
     # ----------------------------------------------------------------------------------------------
 
-    def live(self) -> None:
-        """Chaos, then calm, then the reckoning. Broken says what went wrong."""
+    def run(self) -> None:
+        """Inject faults, then none, then run the final checks; raise Broken on a violation."""
         steps = 0
         while len(self.processes) < GENERATIONS_MAX and not self.ended and steps < STEPS_MAX:
             steps += 1
@@ -373,36 +375,34 @@ class World:
             if idle or self.rng.random() < self.fault_rates.takeover:
                 self._damage()
                 self._lose_store()
-                self.begin(self._wish())
+                self.begin(self._restore_options())
             if self.rng.random() < 0.02:
                 self.scene.available += 3
                 self._deliver()
             if self.rng.random() < self.fault_rates.power_cut:
-                self.turns.note("world", "the power is cut")
+                self.turns.note("simulation", "the power is cut")
                 for process in self.processes:
                     process.alive = False
             if not idle and self.rng.random() < self.fault_rates.savepoint:
-                self._ask_for_savepoint()
+                self._request_savepoint()
             self.turns.step()
-            self._judge()
-        self.calm = True
+            self._check_actors()
+        self.quiet = True
         self.scene.losing = 0.0
         self._settle()
-        self._reckon()
+        self._check_end()
 
     def _settle(self) -> None:
-        """No more faults: the last ones to start must bring it to its end, whatever the old ones
-        still do.
-        """
+        """Stop injecting faults: the last processes must bring the job to its end."""
         self._deliver()
-        for _ in range(CALM_STARTS_MAX):
+        for _ in range(QUIET_STARTS_MAX):
             if self.ended:
                 break
             self.begin("auto")
             for step in range(STEPS_MAX):
                 if not self.turns.step():
                     break
-                self._judge()
+                self._check_actors()
                 if self.streaming and step % 20 == 0 and self._caught_up():
                     for process in self.processes:
                         process.stop.set()
@@ -413,16 +413,16 @@ class World:
         for _ in range(STEPS_MAX):
             if not self.turns.step():
                 return
-            self._judge()
+            self._check_actors()
         self.broken("stuck: old processes do not end")
 
     def _deliver(self) -> None:
-        for front in self.fronts:
-            front.backend.deliver()
+        for connect in self.connections:
+            connect.backend.deliver()
 
-    def _wish(self) -> str:
-        """From where the next one begins: where it stands, from the beginning, or, if nobody is
-        alive, at an older checkpoint.
+    def _restore_options(self) -> str:
+        """Draw the restore options of the next process: auto, fresh, or, if no process is alive, a
+        savepoint or an older checkpoint.
         """
         if self.rng.random() < self.fault_rates.fresh:
             return "fresh"
@@ -456,12 +456,12 @@ class World:
                 (self.place / ref.path / "_manifest.json").write_bytes(b"")
                 self.damaged.add(ref.path)
                 self.damages += 1
-                self.turns.note("world", f"damaged {ref.path}")
+                self.turns.note("simulation", f"damaged {ref.path}")
 
     def _lose_store(self) -> None:
-        """Everything is lost but the checkpoint storage and the targets.
+        """Lose everything but the checkpoint storage and the targets.
 
-        Nobody is alive: who still writes into a store that is gone, no fence can reach.
+        Only while no process is alive: no fence reaches one that still writes to the old store.
         """
         if (
             self.turns.alive()
@@ -469,9 +469,9 @@ class World:
             or not self.processes
         ):
             return
-        self.turns.note("world", "lost the store")
+        self.turns.note("simulation", "lost the store")
         self.lost_stores += 1
-        self.fronts.clear()
+        self.connections.clear()
         self.store = open_store("memory:", compaction_threshold=self.rng.choice([20, 10_000]))
         self.watch.forget()
         self._watch_store()
@@ -484,9 +484,9 @@ class World:
         """Whether a batch may have other ranges than it had: no sink has it and the store is lost,
         or all keep only their newest record, a later one.
         """
-        shelves = [
-            shelf
-            for (lineage, number, _), shelf in self.scene.shelves.items()
+        sink_data = [
+            data
+            for (lineage, number, _), data in self.scene.sink_data.items()
             if (lineage, number) == (state["lineage"], state["pipeline"])
         ]
         newest_only = all(
@@ -494,15 +494,13 @@ class World:
             for sink in self.plan.pipelines[state["pipeline"] - 1].of_kind(BlockKind.SINK)
         )
         if newest_only and any(
-            checkpoint < record for shelf in shelves for record in shelf.records
+            checkpoint < record for data in sink_data for record in data.records
         ):
             return True
-        return self.lost_stores > 0 and all(checkpoint not in shelf.rows for shelf in shelves)
+        return self.lost_stores > 0 and all(checkpoint not in data.rows for data in sink_data)
 
-    def _judge(self) -> None:
-        """Nobody may end with an error that is not one of ours, or that says that something
-        impossible was seen.
-        """
+    def _check_actors(self) -> None:
+        """Raise Broken for a violation, or an actor that ended with an unexpected error."""
         if self.complaints:
             raise Broken(self.complaints[0])
         for actor in self.turns.actors:
@@ -519,7 +517,7 @@ class World:
                 self.turns.note(actor.name, f"{type(actor.error).__name__}: {actor.error}")
         self.turns.actors = self.turns.alive()
 
-    # -- the reckoning
+    # -- the final checks
     # ----------------------------------------------------------------------------------------------
 
     def _expected(self, pipeline: int, initial: dict[str, Any]) -> list[int]:
@@ -532,9 +530,7 @@ class World:
         return sorted(ids)
 
     def _initials(self) -> dict[int, tuple[str, dict[str, Any]]]:
-        """Where the sources of every pipeline began, of the newest lineage; also where the job has
-        ended and the store has let go of it.
-        """
+        """Return the initial offsets of every pipeline's newest lineage, also of an ended job."""
         states = {
             int(key.split("/")[1]): state
             for key, state in {**self.watch.gone, **self.watch.last}.items()
@@ -546,8 +542,8 @@ class World:
         }
 
     def _held(self, lineage: str, pipeline: int, sink: str) -> list[int]:
-        shelf = self.scene.shelves.get((lineage, pipeline, sink), sim_parts.Shelf())
-        return sorted(i for ids in shelf.rows.values() for i in ids)
+        data = self.scene.sink_data.get((lineage, pipeline, sink), sim_parts.SinkData())
+        return sorted(i for ids in data.rows.values() for i in ids)
 
     def _caught_up(self) -> bool:
         initials = self._initials()
@@ -559,7 +555,7 @@ class World:
             )
         )
 
-    def _reckon(self) -> None:
+    def _check_end(self) -> None:
         snapshot = read_job(self.store, JOB)
         assert snapshot.state is not None
         wanted = JobStatus.CANCELED if self.streaming else JobStatus.FINISHED
@@ -582,9 +578,9 @@ class World:
                         f"{sink.operator} of pipeline {pipeline}: lost {lost[:5]}, doubled"
                         f" {doubled[:5]}, strange {sorted(set(held) - set(expected))[:5]}"
                     )
-        self._reckon_checkpoints(snapshot)
+        self._check_checkpoints(snapshot)
 
-    def _reckon_checkpoints(self, snapshot: JobSnapshot) -> None:
+    def _check_checkpoints(self, snapshot: JobSnapshot) -> None:
         owned = set()
         for pipeline in snapshot.pipelines:
             for ref in pipeline.value.retained:
