@@ -8,10 +8,11 @@ import sys
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
-SOURCES = {
-    "tidegate.databases.mysql.binlog_fast_rows": "src/tidegate/databases/mysql/binlog_fast_rows.pyx",
-    "tidegate.databases.postgres.pgoutput_fast_rows": "src/tidegate/databases/postgres/pgoutput_fast_rows.pyx",
-}
+MODULES = (
+    "tidegate.databases.mysql.binlog_fast_rows",
+    "tidegate.databases.postgres.pgoutput_fast_rows",
+)
+SOURCES = {module: f"src/{module.replace('.', '/')}.pyx" for module in MODULES}
 
 
 class BuildWhatCanBeBuilt(build_ext):

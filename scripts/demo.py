@@ -1,5 +1,5 @@
-"""`make demo`: a streaming job is killed with -9, first its driver, then everything; it resumes each
-time, and its rows are counted at the end.
+"""`make demo`: a streaming job is killed with -9, first its driver, then everything. It resumes
+each time, and its rows are counted at the end.
 
 Uses `tidegate run` as a user would, and reads the store only to report progress and to find the
 processes to kill. Works in a temporary directory and leaves no file and no process behind. Exit

@@ -249,7 +249,7 @@ def test_where_tokens_are_asked_for_only_their_holders_come_in(tmp_path: Path) -
     try:
         place = ("token", "--home", str(pair.home), "--config", str(pair.config))
         text = pair.say(*place, "create", "ci", "--role", "viewer").strip()
-        assert "authentication required" in pair.say("jobs", code=3)
+        assert "Authentication required" in pair.say("jobs", code=3)
         end = time.monotonic() + WITHIN_S
         (tmp_path / "token").write_text(f"{text}\n")
         while True:  # servers learn of it when they refresh their caches
@@ -322,7 +322,7 @@ def test_a_support_bundle_has_everything_and_no_secret(pair: Pair) -> None:
         "threads.json",
     } <= names
     assert any(name.startswith("logs/server-") for name in names)
-    assert "is there already" in pair.say(*words("support-bundle 51 -o bundle.tar.gz"), code=2)
+    assert "exists already" in pair.say(*words("support-bundle 51 -o bundle.tar.gz"), code=2)
 
 
 def test_what_looks_like_a_secret_is_masked() -> None:

@@ -2,8 +2,8 @@
 passes all of it.
 
 A test module derives a class from `FilesContract` and gives it the fixture `files`: an empty root.
-`FencedFilesContract` is for those where two writers at the very same moment are told apart, and for
-the checkpoints on top of them.
+`FencedFilesContract` is for files on which two simultaneous writers are distinguished, and for the
+checkpoints on top of them.
 """
 
 import threading
@@ -150,7 +150,7 @@ class FilesContract:
         storage.delete_job(5, below=11)
         assert [
             *files.walk("")
-        ] == []  # some servers go on listing the empty directories for a while
+        ] == []  # some servers list the empty directories for a while
 
     def test_what_an_older_generation_left_is_replaced_and_what_a_newer_one_made_stays(
         self, files: Files

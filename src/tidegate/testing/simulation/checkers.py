@@ -330,7 +330,7 @@ class Checker:
         ):
             self.broken(f"what was wanted of job {key} became {desired} after {known.desired}")
         if desired != known.desired:
-            self.count("wishes")
+            self.count("stop requests")
         known.desired = desired
 
     # -- running-pipeline-state

@@ -138,7 +138,7 @@ class SimulatedCluster:
             self._dawdle(process, place, luck)
 
     def _dawdle(self, process: Owner, place: str, luck: float) -> None:
-        """Others may go on here; sometimes for long."""
+        """Others may run here, sometimes for long."""
         freeze_s = 0.0
         if place == DECIDED and self.rng.random() < self.fault_rates.hesitation:
             freeze_s = self.rng.uniform(0.8, 1.6) * self.settings.coordinator.lease_ms / 1000
@@ -309,7 +309,7 @@ class SimulatedCluster:
         number = self.next_number()
         self.join(kind(self, word, f"{word}-{number}", host, number))
 
-    # -- kindness
+    # -- quiet period
 
     def _stop_faults(self) -> None:
         """From now on nothing goes wrong any more."""

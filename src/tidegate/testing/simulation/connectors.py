@@ -205,7 +205,7 @@ class FaultPlan:
         A single batch may take what it takes, so one that hangs would never be found out.
         """
         self.name, self.hangs = (
-            str(env.custom_parameters["mood"]),
+            str(env.custom_parameters["fault_plan"]),
             env.checkpoint_interval_ms is not None,
         )
 
@@ -217,13 +217,13 @@ class FaultPlan:
     def next(self) -> str:
         """What the next batch does: write, raise, fail, exit, hang."""
         self.batches += 1
-        if self.name == "doomed" and self.batches > 1:
+        if self.name == "failing" and self.batches > 1:
             return "fail"
         if self.name == "dying":
             return "exit"
         if self.name == "hanging":
             return "hang"
-        if self.name == "moody" and not self.calm():
+        if self.name == "flaky" and not self.calm():
             return self.rng.choice(
                 [
                     "write",
@@ -260,7 +260,7 @@ class SimEngine:
         if act == "exit":
             self.leave(1)
         if act == "fail":
-            raise TerminalError("doomed")
+            raise TerminalError("failing")
         if act == "raise":
             raise TransientError("stumbled")
         ranges = {name: r for name, r in batch.ranges.items() if name in graph.sources}

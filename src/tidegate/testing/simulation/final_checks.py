@@ -88,7 +88,7 @@ class FinalChecks:
             if not left:
                 return then()
             if cluster.scheduler.now_s > end_s:
-                cluster.broken(f"not within {within_s:.0f} s of kindness: {'; '.join(left[:4])}")
+                cluster.broken(f"not within {within_s:.0f} quiet seconds: {'; '.join(left[:4])}")
             cluster.scheduler.at(cluster.scheduler.now_s + LOOK_S, cluster.event(look))
 
         cluster.scheduler.at(cluster.scheduler.now_s + LOOK_S, cluster.event(look))
@@ -124,13 +124,13 @@ class FinalChecks:
             and driver.value["generation"] == state["generation"]
             and self.cluster.drivers[driver.value["process"]["pid"]].alive
         )
-        moody = record["plan"]["env"]["custom_parameters"]["mood"] == "hanging"
+        hangs = record["plan"]["env"]["custom_parameters"]["fault_plan"] == "hanging"
         return (
             state["status"] == JobStatus.RUNNING
             and streaming
             and state["health"] == CheckpointHealth.OK
             and lives
-            and not moody
+            and not hangs
         )
 
     def _rested(self) -> None:
@@ -265,8 +265,8 @@ class FinalChecks:
         under its id before.
         """
         for incarnation in self.cluster.checker.incarnations.values():
-            fault_plan = incarnation.document["plan"]["env"]["custom_parameters"]["mood"]
-            behaves = fault_plan in ("good", "moody", "deaf")
+            fault_plan = incarnation.document["plan"]["env"]["custom_parameters"]["fault_plan"]
+            behaves = fault_plan in ("good", "flaky", "deaf")
             if (
                 incarnation.began_s > self.cluster.kind_s
                 and behaves

@@ -96,7 +96,7 @@ def term_is_used_twice() -> None:
 
 
 def driver_registers_for_any_generation() -> None:
-    """The registration does not look at the state of the job."""
+    """The registration ignores the state of the job."""
 
     def register(store: Store, order: Any, now_ms: int) -> None:
         key = str(order.job_id)

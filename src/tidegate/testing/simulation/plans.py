@@ -7,19 +7,19 @@ import random
 from tidegate.model.job import BlockKind, JobEnv, JobMode
 from tidegate.model.plan import Action, Delivery, PipelinePlan, Plan
 
-MOODS = ("good", "good", "good", "moody", "moody", "doomed", "dying", "hanging", "deaf")
+FAULT_PLANS = ("good", "good", "good", "flaky", "flaky", "failing", "dying", "hanging", "deaf")
 
 
 def drawn_plan(rng: random.Random, name: str) -> Plan:
-    """Small batches, few retries: a life is short. The mood of its drivers is in its env."""
+    """Small batches, few retries: runs are short. The fault plan of its drivers is in its env."""
     streaming = rng.random() < 0.4
-    fault_plan = rng.choice(MOODS)
+    fault_plan = rng.choice(FAULT_PLANS)
     interval = streaming or fault_plan == "hanging" or rng.random() < 0.8
     env = JobEnv(
         mode=JobMode.STREAMING if streaming else JobMode.BATCH,
         retry_times=(
             rng.choice([0, 1, 2, 3, 20])
-            if fault_plan in ("good", "moody")
+            if fault_plan in ("good", "flaky")
             else rng.choice([0, 1, 2])
         ),
         retry_interval_s=rng.choice([0, 1]),
@@ -28,7 +28,7 @@ def drawn_plan(rng: random.Random, name: str) -> Plan:
         checkpoints_retained_max=rng.choice([1, 2, 3]),
         batch_rows_max=rng.choice([4, 8, 15]) if interval else None,
         retain_after_cancel=rng.choice([None, True, False, False]),
-        custom_parameters={"mood": fault_plan},
+        custom_parameters={"fault_plan": fault_plan},
     )
     return Plan(
         job_name=name,
