@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pyarrow.dataset
-from cluster_eye import Eye
 from cluster_members import POLL_S, SPARK_TIMEOUT_S, TIMEOUT_S, Member, Server, until
+from cluster_observer import ClusterObserver
 
 from tidegate.coordinator.job_snapshot import JobSnapshot, read_job
 from tidegate.home import Home
@@ -68,8 +68,10 @@ class Cluster:
         self.numbers = itertools.count(1)
         self.members: list[Member] = []
         self.jobs: list[Job] = []
-        self.eye = Eye(self.url, lambda: [(server.id, server.running) for server in self.servers])
-        self.eye.start()
+        self.observer = ClusterObserver(
+            self.url, lambda: [(server.id, server.running) for server in self.servers]
+        )
+        self.observer.start()
 
     def configure(self, *, cleanup_delay_ms: int = CLEANUP_DELAY_MS) -> None:
         """The settings of those that are started from now on."""
@@ -248,7 +250,7 @@ class Cluster:
         return "\n".join([*members, *jobs])[-6_000:]
 
     def close(self) -> None:
-        self.eye.stop()
+        self.observer.stop()
         self.kill_everything()
         self.store.close()
 
@@ -358,7 +360,7 @@ class Job:
     def ends(self, status: JobStatus) -> None:
         """Wait for its end; then every server knows it, and none lists it as running.
 
-        (From then on the eye sees to that.)
+        (From then on the observer checks that.)
         """
         self.until(f"{status}", self.ended)
         assert self.status() is status, self.known()

@@ -86,11 +86,11 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
     Nothing that must not be was seen in it when the test is over.
     """
     shared_cluster.complete()
-    polls = shared_cluster.eye.polls
+    polls = shared_cluster.observer.polls
     yield shared_cluster
     left_behind(shared_cluster)
-    assert shared_cluster.eye.polls > polls
-    assert shared_cluster.eye.violations == []
+    assert shared_cluster.observer.polls > polls
+    assert shared_cluster.observer.violations == []
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         made = Cluster(root, spark=getattr(request, "param", "plain") == "spark")
         try:
             yield made
-            assert made.eye.violations == []
+            assert made.observer.violations == []
         finally:
             made.close()
 

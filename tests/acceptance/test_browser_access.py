@@ -102,7 +102,7 @@ def open_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     site.close()
 
 
-def test_a_person_logs_in_with_user_and_password(browser: Browser, tmp_path: Path) -> None:
+def test_a_user_logs_in_with_user_and_password(browser: Browser, tmp_path: Path) -> None:
     site = Site(tmp_path, BASIC)
     try:
         with pytest.raises(urllib.error.HTTPError) as refused:

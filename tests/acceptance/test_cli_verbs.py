@@ -137,7 +137,7 @@ def test_a_job_is_submitted_listed_shown_and_stopped(pair: Pair) -> None:
     assert json.loads(pair.say(*words("jobs --state running --json"))) == []
 
 
-def test_a_verb_that_does_nothing_says_so_and_ends_with_3(pair: Pair) -> None:
+def test_a_command_without_effect_reports_it_and_exits_with_3(pair: Pair) -> None:
     pair.say(*words("submit job.conf -i rows=5 --job-id 12 --name ended"))
     pair.say(*words("cancel 12 --wait"))
     pair.say(*words("submit job.conf -i rows=5 --job-id 13 --name waits"))
@@ -179,7 +179,7 @@ def test_a_state_that_there_is_not_is_refused_with_those_that_there_are(pair: Pa
     assert "SAVEPOINT_DONE" in output
 
 
-def test_mistakes_are_sentences_with_their_exit_code(pair: Pair) -> None:
+def test_errors_are_sentences_with_their_exit_code(pair: Pair) -> None:
     assert "rows" in pair.say("submit", "job.conf", code=2)
     assert "does not exist" in pair.say("submit", "none.conf", code=2)
     assert "exclude each other" in pair.say(*words("stop 1 --force --savepoint"), code=2)

@@ -1,5 +1,5 @@
-"""Kill or pause random processes for a while, again and again; then the cluster is
-kind, and everything must be well.
+"""Kill or pause random processes for a while, again and again; then the cluster
+is left alone, and every invariant must hold.
 """
 
 import os
@@ -20,8 +20,8 @@ ROWS = 3_000
 PATIENT = ", job.retry.times = 1000"  # what we do is not the job's fault
 
 
-class Demon:
-    """Does one bad thing after the other."""
+class FaultInjector:
+    """Injects random faults into a cluster."""
 
     def __init__(self, cluster: Cluster, jobs: list[Job], chance: random.Random) -> None:
         self.cluster = cluster
@@ -30,7 +30,7 @@ class Demon:
         self.log: list[str] = []
 
     def act(self) -> None:
-        """One bad thing; sometimes the next one comes before anybody has noticed."""
+        """Inject one fault; sometimes the next one comes before any process has reacted."""
         act = self.chance.choice(
             [
                 self.kill_server,
@@ -96,11 +96,11 @@ class Demon:
 def test_random_faults(cluster: Cluster, seed: int, round: int) -> None:
     chance = random.Random(f"{seed}-{round}")
     batch, stream = cluster.submit(bounded(ROWS, 200, PATIENT)), cluster.submit(flow(env=PATIENT))
-    demon = Demon(cluster, [batch, stream], chance)
+    injector = FaultInjector(cluster, [batch, stream], chance)
     for _ in range(ACTS):
-        demon.act()
+        injector.act()
     cluster.complete()
-    print("acts:", *demon.log)  # shown where the test fails
+    print("acts:", *injector.log)  # shown where the test fails
     stream.makes_progress()
     batch.ends(JobStatus.FINISHED)
     batch.is_exactly_once(ROWS)

@@ -140,7 +140,7 @@ def test_everything_is_killed_and_started_again(cluster: Cluster) -> None:
 
 
 @on("sqlite-plain")
-def test_drivers_go_on_while_nobody_else_lives_and_are_adopted_by_those_who_come(
+def test_drivers_continue_without_servers_and_workers_and_are_adopted_by_new_ones(
     cluster: Cluster,
 ) -> None:
     stream = cluster.submit(flow())

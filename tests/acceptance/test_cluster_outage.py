@@ -55,7 +55,7 @@ def cluster_on_it(backing: Backing, request: pytest.FixtureRequest) -> Iterator[
         made = Cluster(root, state_url=backing.url, spark=request.param == "spark")
         try:
             yield made
-            assert made.eye.violations == []
+            assert made.observer.violations == []
         finally:
             if isinstance(backing, EtcdServer) and backing.process is None:
                 backing.start()

@@ -26,7 +26,7 @@ def test_a_job_is_stopped_although_no_worker_lives(cluster: Cluster) -> None:
 
 
 @on("sqlite-plain")
-def test_a_job_that_was_stopped_goes_on_from_its_latest_checkpoint_under_another_leader(
+def test_a_stopped_job_resumes_from_its_latest_checkpoint_under_another_leader(
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(flow())
@@ -45,7 +45,7 @@ def test_a_job_that_was_stopped_goes_on_from_its_latest_checkpoint_under_another
 
 
 @on("sqlite-plain")
-def test_a_job_that_waits_for_a_worker_says_so_and_starts_under_the_next_leader(
+def test_a_job_waiting_for_a_worker_reports_it_and_starts_under_the_next_leader(
     cluster: Cluster,
 ) -> None:
     for worker in cluster.workers:
@@ -119,7 +119,7 @@ def test_a_force_stop_ends_a_driver_that_hangs_and_a_dead_leader_does_not_forget
 
 
 @on("sqlite-plain")
-def test_a_driver_that_is_told_to_end_by_a_signal_ends_at_a_checkpoint_and_the_job_goes_on(
+def test_a_driver_that_gets_a_signal_ends_at_a_checkpoint_and_the_job_continues(
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(bounded(500, 100))

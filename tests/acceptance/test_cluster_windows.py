@@ -66,7 +66,7 @@ def test_the_leader_dies_after_the_end_of_a_job_and_the_next_one_inside_its_clea
     )
 
 
-def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_shown_or_started(
+def test_an_ended_job_put_back_among_the_running_ones_is_never_shown_or_started(
     own_cluster: Cluster,
 ) -> None:
     first = own_cluster.server()
@@ -75,7 +75,7 @@ def test_an_ended_job_that_somebody_put_back_among_the_running_ones_is_never_sho
     entry = job.until("its record", lambda: own_cluster.store.get(RUNNING_JOBS, str(job.id)))
     job.until("FAILED", job.ended)
     first.kill()
-    own_cluster.eye.stop()  # it would see what is done by hand here
+    own_cluster.observer.stop()  # it would see what is done by hand here
     own_cluster.store.transact([], [Put(RUNNING_JOBS, entry.key, entry.value)])
     second, generation = own_cluster.server(), job.generation()
     assert second.running() == {}

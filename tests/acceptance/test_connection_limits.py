@@ -180,7 +180,7 @@ def test_requests_are_answered_and_drivers_start_while_others_hold_connections_o
             site.ask("/overview")
 
 
-def test_silent_handshakes_keep_nobody_out_and_are_closed(tmp_path: Path, certificate: str) -> None:
+def test_silent_handshakes_block_no_client_and_are_closed(tmp_path: Path, certificate: str) -> None:
     with (
         serving(
             tmp_path, f"{https(certificate)}    header-timeout-ms: 2000\n", certificate=certificate
@@ -252,7 +252,7 @@ def test_two_hundred_listeners_of_one_peer_leave_room_for_requests(tmp_path: Pat
                     assert listener.recv(100_000), "a stream is never closed for others"
 
 
-def test_a_request_that_the_parser_refuses_is_no_mistake_of_ours(slow: Site) -> None:
+def test_a_request_that_the_parser_refuses_is_no_internal_error(slow: Site) -> None:
     for text in (
         b"GET /overview HTTP/1.1\r\n\r\n",
         b"GET /overview HTTP/1.0\r\n\r\n",

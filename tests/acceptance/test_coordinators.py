@@ -176,7 +176,7 @@ def test_a_server_that_dies_while_it_comes_or_goes_leaves_nothing(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("side", ["before", "after"])
-def test_a_leader_that_dies_while_it_sweeps_is_followed_by_one_that_goes_on(
+def test_the_next_leader_continues_the_cleanup_of_a_dead_one(
     installation: Installation, side: str
 ) -> None:
     victim = installation.start(f"server.sweep.{side}")

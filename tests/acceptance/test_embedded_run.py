@@ -26,7 +26,7 @@ def installation(tmp_path: Path) -> Iterator[Installation]:
         process.communicate()
 
 
-def test_a_bounded_job_runs_to_its_end_and_says_so(installation: Installation) -> None:
+def test_a_bounded_job_runs_to_its_end_and_reports_it(installation: Installation) -> None:
     code, output = finish(installation.start(installation.job(rows=20, rate=1000)))
     assert code == 0, output
     assert "FINISHED" in output
@@ -199,7 +199,7 @@ def test_settings_of_the_engine_reach_the_driver_and_the_job_wins(
     assert finish(process)[0] == 130
 
 
-def test_a_mistake_in_the_engine_file_is_named_and_nothing_is_started(
+def test_an_error_in_the_engine_file_is_named_and_nothing_is_started(
     installation: Installation,
 ) -> None:
     engine = installation.root / "engine.yaml"

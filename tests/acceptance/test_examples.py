@@ -285,7 +285,7 @@ WITH_SERVERS: dict[str, tuple[int | None, tuple[str, ...]]] = {
 }
 
 
-def test_every_example_says_what_comes_out_of_it() -> None:
+def test_every_example_describes_its_output() -> None:
     assert sorted([*EXPECTED, *WITH_SERVERS]) == NAMES
 
 

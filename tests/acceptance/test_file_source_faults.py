@@ -136,9 +136,7 @@ def test_a_disk_that_is_gone_after_a_kill_fails_the_job_by_name(
     assert job.rows() == list(range(FILES * ROWS_EACH))
 
 
-def test_a_lost_file_is_left_out_only_when_somebody_says_so(
-    tmp_path: Path, runs: CrashRuns
-) -> None:
+def test_a_lost_file_is_skipped_only_when_a_user_agrees(tmp_path: Path, runs: CrashRuns) -> None:
     job = Job(tmp_path).fill()
     killed(runs.run(job.request(failpoints="ledger.complete.after@2")))
     lost = [job.source / "f010.csv", job.source / "f015.csv"]
@@ -248,7 +246,7 @@ def test_a_repaired_file_is_read_as_it_is_then(tmp_path: Path, mode: str) -> Non
     assert job.rows() == list(range(100))
 
 
-def test_files_that_were_repaired_besides_are_read_when_somebody_says_so(tmp_path: Path) -> None:
+def test_files_repaired_elsewhere_are_read_when_a_user_agrees(tmp_path: Path) -> None:
     job = Job(tmp_path).fill()
     poisoned(job)
     job.fill(first=6, count=1)

@@ -259,7 +259,7 @@ def test_a_server_whose_authority_is_not_known_is_not_trusted(site: Site, papers
     assert (result.exit_code, "cannot be read" in result.stderr) == (2, True)
 
 
-def test_plain_http_gets_no_answer_and_harms_nobody(site: Site, papers: Papers) -> None:
+def test_plain_http_gets_no_answer_and_does_no_harm(site: Site, papers: Papers) -> None:
     with contextlib.closing(
         http.client.HTTPConnection("127.0.0.1", site.port, timeout=TIMEOUT_S)
     ) as plain:

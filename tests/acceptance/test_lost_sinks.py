@@ -225,7 +225,9 @@ def test_an_older_copy_of_the_target_is_not_taken_for_it(tmp_path: Path, kind: s
 @pytest.mark.parametrize(
     "statement", ["delete from tidegate_sink_record", "drop table tidegate_sink_record"]
 )
-def test_a_database_whose_record_was_deleted_is_told_apart(tmp_path: Path, statement: str) -> None:
+def test_a_database_whose_record_was_deleted_is_distinguished(
+    tmp_path: Path, statement: str
+) -> None:
     scenario = Scenario(tmp_path, "sqlite").stopped()
     with sqlite3.connect(scenario.database) as db:
         db.execute(statement)
@@ -252,7 +254,7 @@ def test_a_target_that_is_emptied_under_a_driver_is_noticed_before_the_next_comm
     )
 
 
-def test_without_retries_the_message_says_that_the_directory_was_removed(tmp_path: Path) -> None:
+def test_without_retries_the_message_names_the_removed_directory(tmp_path: Path) -> None:
     scenario = Scenario(tmp_path, "files")
     assert (
         scenario.run(engine=AtBatch(4, lambda: remove(scenario))).outcome.status is JobStatus.FAILED
@@ -407,7 +409,7 @@ def plan_of(scenario: Scenario, capsys: pytest.CaptureFixture[str], *more: str) 
     return int(ended.value.code or 0), capsys.readouterr().out
 
 
-def test_the_restore_plan_says_it_beforehand(
+def test_the_restore_plan_reports_it_in_advance(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scenario = Scenario(tmp_path, "files").stopped()

@@ -65,7 +65,7 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)])
-def test_the_commands_of_a_page_do_what_it_says(
+def test_the_commands_of_a_page_do_what_it_describes(
     page: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     original = run.RunOptions

@@ -123,7 +123,7 @@ def test_an_installed_wheel_runs_a_job_outside_of_the_checkout(
     assert len(rows) == 5
 
 
-def test_a_core_without_spark_validates_and_says_what_runs_jobs(
+def test_a_core_without_spark_validates_and_names_what_runs_jobs(
     python: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "job.conf").write_text(JOB.format(out=tmp_path / "out"))

@@ -246,7 +246,7 @@ def refuses_another_table(orchestrator: Orchestrator) -> None:
     assert (orchestrator.ids(), orchestrator.ids("elsewhere")) == (before, [])
 
 
-def test_a_job_that_is_force_stopped_again_and_again_goes_on_from_its_latest_checkpoint(
+def test_a_repeatedly_force_stopped_job_resumes_from_its_latest_checkpoint(
     orchestrator: Orchestrator,
 ) -> None:
     file = orchestrator.job()
@@ -258,7 +258,7 @@ def test_a_job_that_is_force_stopped_again_and_again_goes_on_from_its_latest_che
     refuses_another_table(orchestrator)
 
 
-def test_with_the_store_gone_the_checkpoints_alone_are_enough_even_when_the_newest_is_damaged(
+def test_without_the_store_the_checkpoints_suffice_even_when_the_newest_is_damaged(
     orchestrator: Orchestrator,
 ) -> None:
     file = orchestrator.job()
@@ -289,7 +289,9 @@ def test_a_run_that_is_alive_is_taken_over_and_no_row_is_lost_or_doubled(
     assert "led by another process now" in output, output
 
 
-def test_the_state_of_a_killed_job_goes_on_under_another_id(orchestrator: Orchestrator) -> None:
+def test_the_state_of_a_killed_job_is_continued_under_another_id(
+    orchestrator: Orchestrator,
+) -> None:
     file = orchestrator.job()
     orchestrator.killed(file)
     orchestrator.stopped(orchestrator.start(file, "--restore-from", "77", job_id=78), job_id=78)

@@ -246,7 +246,7 @@ def words_of_processes(scenario: Scenario) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_a_job_that_is_killed_goes_on_from_s3_on_spark_and_its_keys_are_nowhere(
+def test_a_killed_job_resumes_from_s3_on_spark_and_never_shows_its_keys(
     scenario: Scenario,
 ) -> None:
     first = scenario.start(scenario.job(1500, rate=50))

@@ -74,7 +74,7 @@ def request(job: Job) -> SavepointRequest:
     return found.value
 
 
-def goes_on_from(cluster: Cluster, job: Job, text: str, savepoint: str) -> None:
+def resumes_from(cluster: Cluster, job: Job, text: str, savepoint: str) -> None:
     """Restore it, and let it run for a while."""
     generation, checkpoint = job.generation(), job.checkpoint()
     cluster.submit(text, job_id=job.id, query=f"&restore=savepoint:{savepoint}")
@@ -83,7 +83,7 @@ def goes_on_from(cluster: Cluster, job: Job, text: str, savepoint: str) -> None:
 
 
 @on("sqlite-plain")
-def test_a_stop_with_a_savepoint_outlives_two_leaders_and_the_job_goes_on_from_it(
+def test_a_stop_with_a_savepoint_survives_two_leaders_and_the_job_resumes_from_it(
     cluster: Cluster,
 ) -> None:
     job = cluster.submit(flow())
@@ -106,14 +106,16 @@ def test_a_stop_with_a_savepoint_outlives_two_leaders_and_the_job_goes_on_from_i
     job.has_no_process()
     job.is_exactly_once()
     rows = len(job.rows())
-    goes_on_from(cluster, job, flow(), made.id)
+    resumes_from(cluster, job, flow(), made.id)
     job.stop()
     assert len(job.rows()) > rows
     job.is_exactly_once()
 
 
 @on("sqlite-plain")
-def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(cluster: Cluster) -> None:
+def test_a_savepoint_that_cannot_be_written_reports_why_and_the_job_continues(
+    cluster: Cluster,
+) -> None:
     job = cluster.submit(flow())
     job.makes_progress()
     obstacle = cluster.home.checkpoints / "savepoint" / str(job.id)
@@ -138,9 +140,7 @@ def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(cluster
 
 
 @on("sqlite-plain")
-def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_that_runs_on(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+def test_users_manage_savepoints_of_a_job_that_continues(cluster: Cluster, tmp_path: Path) -> None:
     job = cluster.submit(flow())
     job.makes_progress()
     result = tidegate(cluster, "savepoint", str(job.id), "--json")
@@ -183,7 +183,7 @@ def test_people_make_list_verify_export_import_and_delete_savepoints_of_a_job_th
 
 
 @on("sqlite-plain")
-def test_the_commands_of_the_page_about_savepoints_do_what_it_says(
+def test_the_commands_of_the_savepoint_page_do_what_it_describes(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

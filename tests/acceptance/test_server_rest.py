@@ -167,7 +167,7 @@ def test_a_job_on_spark_is_submitted_runs_and_is_counted(
     assert "Traceback" not in installation.output(process)
 
 
-def test_a_streaming_job_goes_on_without_any_server_and_is_found_again(
+def test_a_streaming_job_continues_without_a_server_and_is_found_again(
     installation: Installation, tmp_path: Path
 ) -> None:
     source, out = tmp_path / "in", tmp_path / "out"
@@ -267,7 +267,7 @@ def test_the_next_free_port_is_taken_where_that_is_allowed(
     assert ended(process) == 0
 
 
-def test_an_engine_file_with_mistakes_starts_nothing(
+def test_an_engine_file_with_errors_starts_nothing(
     installation: Installation, tmp_path: Path
 ) -> None:
     config = tmp_path / "tidegate.yaml"

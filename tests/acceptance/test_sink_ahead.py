@@ -236,7 +236,7 @@ def test_an_older_checkpoint_is_asked_for_on_purpose(
         "ledger.begin.after@1",
     ],
 )
-def test_who_dies_on_the_way_back_goes_on_going_back(
+def test_a_rollback_that_is_killed_is_continued(
     memory_disk: Path, runs: CrashRuns, killed_at: str
 ) -> None:
     scenario = Scenario(memory_disk, runs).killed(ALL_HAVE_IT)
@@ -288,7 +288,7 @@ class Gate(PlainEngine):
         return super().run(graph, batch)
 
 
-def test_a_fork_begins_at_a_checkpoint_of_a_job_that_goes_on(memory_disk: Path) -> None:
+def test_a_fork_starts_at_a_checkpoint_of_a_running_job(memory_disk: Path) -> None:
     scenario = Scenario(memory_disk)
     forked = [memory_disk / "fork", memory_disk / "fork-files"]
     (memory_disk / "fork.conf").write_text(scenario.text(forked))

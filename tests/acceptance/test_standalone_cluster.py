@@ -377,7 +377,7 @@ def test_tasks_that_run_twice_at_once_write_once(
 
 
 @pytest.mark.soak
-def test_the_death_of_the_drivers_jvm_ends_its_executors_and_the_next_generation_goes_on(
+def test_the_death_of_the_drivers_jvm_ends_its_executors_and_the_next_generation_resumes(
     tmp_path: Path, cluster: SparkCluster, runs: list[Run]
 ) -> None:
     run = Run(
@@ -467,7 +467,7 @@ def test_a_master_that_is_not_there_is_named_at_once(
 
 
 @pytest.mark.soak
-def test_a_job_goes_on_with_its_executors_when_the_master_is_killed(
+def test_a_job_continues_with_its_executors_when_the_master_is_killed(
     tmp_path: Path, runs: list[Run]
 ) -> None:
     with SparkCluster(tmp_path / "cluster") as own:

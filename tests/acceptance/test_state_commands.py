@@ -112,7 +112,7 @@ def test_a_home_where_nothing_has_run_is_named_and_not_made(
     assert not place.home.root.exists()
 
 
-def test_usage_is_told_by_kind_job_age_and_map(place: Place, tidegate: Tidegate) -> None:
+def test_usage_is_reported_by_kind_job_age_and_map(place: Place, tidegate: Tidegate) -> None:
     place.stopped()
     place.savepoint()
     (place.home.checkpoints / "notes.txt").write_text("mine")
@@ -139,7 +139,7 @@ def test_usage_is_told_by_kind_job_age_and_map(place: Place, tidegate: Tidegate)
     assert "running-pipeline-state" in text
 
 
-def test_what_belongs_to_somebody_is_never_collected(place: Place, tidegate: Tidegate) -> None:
+def test_owned_state_is_never_collected(place: Place, tidegate: Tidegate) -> None:
     place.stopped()
     place.savepoint()
     before = place.directories()
@@ -205,7 +205,7 @@ def test_a_quarantine_that_is_not_there_is_an_error_in_one_sentence(
     assert "--dry-run shows" in tidegate("state", "gc", "--dry-run", "--collect", code=2).stderr
 
 
-def test_a_store_that_was_lost_collects_nothing_until_it_is_told(
+def test_a_lost_store_collects_nothing_until_a_user_agrees(
     place: Place, tidegate: Tidegate
 ) -> None:
     place.stopped()
@@ -230,7 +230,7 @@ def open_store_anew(place: Place) -> None:
     open_store(place.home.store_url).close()
 
 
-def test_one_file_that_cannot_be_moved_is_told_and_does_not_keep_the_rest(
+def test_a_file_that_cannot_be_moved_is_reported_and_the_rest_is_moved(
     place: Place, tidegate: Tidegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.stopped()
@@ -326,7 +326,7 @@ def test_exactly_so_many_checkpoints_stay_whatever_is_killed_while_one_is_delete
     assert place.directories() == {ref.path for ref in pipeline.value.retained}
 
 
-def test_a_job_that_ends_with_a_doomed_checkpoint_leaves_only_the_retained_ones(
+def test_a_job_that_ends_with_a_pending_deletion_leaves_only_retained_checkpoints(
     place: Place, runs: CrashRuns
 ) -> None:
     """The last driver is killed between the record of a deletion and the deletion, and nobody runs
@@ -347,14 +347,12 @@ def test_a_job_that_ends_with_a_doomed_checkpoint_leaves_only_the_retained_ones(
     assert len(place.directories()) == 2
 
 
-def test_a_cancelled_job_is_dropped_where_the_job_file_says_so(place: Place) -> None:
+def test_a_cancelled_job_is_dropped_where_the_job_file_requests_it(place: Place) -> None:
     place.stopped(env=", checkpoint.retain-after-job-cancelled = false")
     assert place.directories() == set()
 
 
-def test_the_server_that_leads_looks_through_the_namespace_by_itself(
-    place: Place, tidegate: Tidegate
-) -> None:
+def test_the_leader_scans_the_namespace_periodically(place: Place, tidegate: Tidegate) -> None:
     place.stopped()
     command = [
         sys.executable,

@@ -90,7 +90,7 @@ def stalled(server: Server, job: Job) -> Refused:
     )
 
 
-def goes_on(job: Job, driver: Any) -> None:
+def makes_progress_with(job: Job, driver: Any) -> None:
     """With the same driver, and every row once."""
     job.makes_progress()
     assert job.driver().process == driver
@@ -129,7 +129,7 @@ def test_a_home_that_is_away_is_noticed_and_waited_for(
             assert left.name not in ("store", "checkpoints", "tidegate.db"), left
         subprocess.run(["rm", "-r", str(cluster.root / what)], check=True)
     (cluster.root / "away").rename(away)
-    goes_on(job, driver)
+    makes_progress_with(job, driver)
 
 
 def test_another_store_in_its_place_is_refused_by_name_and_left_alone(cluster: Cluster) -> None:
@@ -151,7 +151,7 @@ def test_another_store_in_its_place_is_refused_by_name_and_left_alone(cluster: C
     assert other.read_bytes() == before
     subprocess.run(["rm", "-r", str(store)], check=True)
     (cluster.root / "away").rename(store)
-    goes_on(job, driver)
+    makes_progress_with(job, driver)
 
 
 def fill(directory: Path) -> Path:

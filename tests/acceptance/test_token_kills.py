@@ -75,7 +75,7 @@ def test_a_token_whose_making_is_killed_is_there_or_not_and_can_be_made_again(
 @pytest.mark.parametrize(
     ("place", "there"), [("token.revoke.before", ["used"]), ("token.revoke.after", [])]
 )
-def test_a_token_whose_revoking_is_killed_is_good_or_gone_and_the_repeat_says_so(
+def test_a_token_whose_revocation_is_killed_is_valid_or_gone_and_a_repeat_reports_it(
     memory_disk: Path, runs: CrashRuns, place: str, there: list[str]
 ) -> None:
     installation = Installation(memory_disk / "home", runs)

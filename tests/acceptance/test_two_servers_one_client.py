@@ -60,7 +60,7 @@ class Caller:
             assert isinstance(self.client.get("/running-jobs"), list)
 
 
-def test_a_leader_that_dies_under_a_busy_client_loses_no_wish_and_doubles_no_job(
+def test_a_leader_that_dies_under_a_busy_client_loses_no_request_and_doubles_no_job(
     own_cluster: Cluster,
 ) -> None:
     own_cluster.server()

@@ -176,7 +176,7 @@ def answer(page: Page) -> Any:
     return expect(page.locator("#answer"))
 
 
-def test_the_front_leads_to_the_overview_which_says_how_things_are(site: Site, page: Page) -> None:
+def test_the_root_redirects_to_the_overview_of_the_cluster(site: Site, page: Page) -> None:
     page.goto(site.url)
     assert page.url.endswith("/ui/")
     answer(page).to_contain_text(re.compile("well|attention"), timeout=TIMEOUT_MS)
@@ -358,7 +358,7 @@ def test_what_is_not_there_is_said(site: Site, page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("Not found: /ui/nope")
 
 
-def test_an_id_is_copied_or_the_page_says_that_it_is_not(site: Site, page: Page) -> None:
+def test_an_id_is_copied_or_the_page_reports_the_failure(site: Site, page: Page) -> None:
     page.add_init_script(
         "Object.defineProperty(navigator, 'clipboard', { value: undefined }); document.execCommand"
         " = () => window.mayCopy === true;"
@@ -414,7 +414,7 @@ def test_the_page_survives_its_server(tmp_path: Path, page: Page) -> None:
         site.close()
 
 
-def test_with_tokens_one_says_who_one_is_first(tmp_path: Path, page: Page) -> None:
+def test_with_tokens_a_login_is_required(tmp_path: Path, page: Page) -> None:
     site = Site(tmp_path, engine="    enable-token-auth: true\n", worker=False)
     try:
         verb = [

@@ -66,7 +66,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         made = Cluster(root, spark=request.param == "spark")
         try:
             yield made
-            assert made.eye.violations == []
+            assert made.observer.violations == []
         finally:
             made.close()
 

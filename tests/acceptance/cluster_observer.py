@@ -27,7 +27,7 @@ STALE_S = 6.0  # a server may show what it knew five seconds ago
 Asked = Sequence[tuple[str, Callable[[], Mapping[int, Any]]]]
 
 
-class Eye:
+class ClusterObserver:
     """A thread with a store of its own. `servers` returns those to query for the running jobs."""
 
     def __init__(self, url: str, servers: Callable[[], Asked]) -> None:
@@ -40,7 +40,7 @@ class Eye:
         ] = {}  # by job: incarnation, how, since when
         self._highest: dict[tuple[object, ...], int] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="eye", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

@@ -1,11 +1,11 @@
-"""The eye that is on every cluster sees what it is there for."""
+"""The observer that is on every cluster sees what it is there for."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster_eye import Eye
 from cluster_members import until
+from cluster_observer import ClusterObserver
 
 from tidegate.model.document import to_document
 from tidegate.model.records import (
@@ -41,15 +41,15 @@ def store(url: str) -> Iterator[Store]:
 
 
 @pytest.fixture
-def eye(url: str, store: Store) -> Iterator[Eye]:
+def observer(url: str, store: Store) -> Iterator[ClusterObserver]:
     del store  # it is created before the observer polls
-    made = Eye(url, lambda: [("a server", lambda: {7: {}})])
+    made = ClusterObserver(url, lambda: [("a server", lambda: {7: {}})])
     made.start()
     yield made
     made.stop()
 
 
-def show(store: Store, eye: Eye, *documents: tuple[str, str, object]) -> None:
+def show(store: Store, observer: ClusterObserver, *documents: tuple[str, str, object]) -> None:
     """Let the observer poll this state at least once."""
     store.transact(
         [],
@@ -58,8 +58,8 @@ def show(store: Store, eye: Eye, *documents: tuple[str, str, object]) -> None:
             for map, key, value in documents
         ],
     )
-    before = eye.polls
-    until("two polls", lambda: eye.polls >= before + 2)
+    before = observer.polls
+    until("two polls", lambda: observer.polls >= before + 2)
 
 
 def pipeline(checkpoint: int) -> PipelineState:
@@ -71,46 +71,53 @@ def pipeline(checkpoint: int) -> PipelineState:
     )
 
 
-def test_what_is_well_is_not_noted(store: Store, eye: Eye) -> None:
+def test_a_healthy_cluster_causes_no_violation(store: Store, observer: ClusterObserver) -> None:
     show(
         store,
-        eye,
+        observer,
         (JOB_STATES, "7", RUNNING),
         (RUNNING_JOBS, "7", {"initialization_ms": 1}),
         (PIPELINES, "7/1", pipeline(3)),
     )
-    show(store, eye, (JOB_STATES, "7", RUNNING), (PIPELINES, "7/1", pipeline(4)))
-    assert eye.violations == []
+    show(store, observer, (JOB_STATES, "7", RUNNING), (PIPELINES, "7/1", pipeline(4)))
+    assert observer.violations == []
 
 
-def test_an_ended_job_that_runs_again_is_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (JOB_STATES, "7", FAILED))
-    show(store, eye, (JOB_STATES, "7", RUNNING))
-    assert eye.violations == ["job 7 was FAILED and became RUNNING"]
+def test_an_ended_job_that_runs_again_is_noted(store: Store, observer: ClusterObserver) -> None:
+    show(store, observer, (JOB_STATES, "7", FAILED))
+    show(store, observer, (JOB_STATES, "7", RUNNING))
+    assert observer.violations == ["job 7 was FAILED and became RUNNING"]
 
 
-def test_an_ended_job_among_the_running_ones_is_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (JOB_STATES, "7", FAILED), (RUNNING_JOBS, "7", {"initialization_ms": 1}))
-    assert eye.violations == ["job 7 is FAILED and still among the running jobs"]
+def test_an_ended_job_among_the_running_ones_is_noted(
+    store: Store, observer: ClusterObserver
+) -> None:
+    show(store, observer, (JOB_STATES, "7", FAILED), (RUNNING_JOBS, "7", {"initialization_ms": 1}))
+    assert observer.violations == ["job 7 is FAILED and still among the running jobs"]
 
 
-def test_numbers_that_go_back_are_noted(store: Store, eye: Eye) -> None:
+def test_numbers_that_go_back_are_noted(store: Store, observer: ClusterObserver) -> None:
     show(
         store,
-        eye,
+        observer,
         (PIPELINES, "7/1", pipeline(3)),
         (LEASES, "coordinator", Lease(holder="a", term=3)),
     )
     show(
         store,
-        eye,
+        observer,
         (PIPELINES, "7/1", pipeline(2)),
         (LEASES, "coordinator", Lease(holder="b", term=2)),
     )
-    assert eye.violations == ["checkpoints 7 1 went back from 3 to 2", "term went back from 3 to 2"]
+    assert observer.violations == [
+        "checkpoints 7 1 went back from 3 to 2",
+        "term went back from 3 to 2",
+    ]
 
 
-def test_a_server_that_lists_an_ended_job_for_long_is_noted(store: Store, eye: Eye) -> None:
-    show(store, eye, (JOB_STATES, "7", FAILED))
-    until("the note", lambda: eye.violations, timeout_s=30)
-    assert eye.violations == ["job 7 is FAILED and server a server lists it as running"]
+def test_a_server_that_lists_an_ended_job_for_long_is_noted(
+    store: Store, observer: ClusterObserver
+) -> None:
+    show(store, observer, (JOB_STATES, "7", FAILED))
+    until("the note", lambda: observer.violations, timeout_s=30)
+    assert observer.violations == ["job 7 is FAILED and server a server lists it as running"]
