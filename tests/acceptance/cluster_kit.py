@@ -1,7 +1,7 @@
-"""Clusters of real processes: servers and workers as anyone would start them, killed, paused and
-started again. Used by test_cluster_*.py.
+"""Clusters of real processes: servers and workers, started by their commands, killed, paused and
+restarted. Used by test_cluster_*.py.
 
-All of it goes by what others can see: REST, files, the records of the store, `kill`. Whatever was
+Everything uses public interfaces: REST, files, the records of the store, `kill`. Whatever was
 started in a cluster, drivers and their JVMs too, is found again by the cluster's own directory in
 its environment, and ended by pid with the cluster.
 """
@@ -146,7 +146,7 @@ class Cluster:
         return worker
 
     def complete(self, servers: int = 3, workers: int = 2) -> None:
-        """Start what is missing, all at once, and wait until somebody leads."""
+        """Start the missing processes in parallel, and wait for a leader."""
         new = [self.start_server(worker=self.built_in) for _ in range(servers - len(self.servers))]
         new_workers = [
             self.start_worker() for _ in range(0 if self.built_in else workers - len(self.workers))

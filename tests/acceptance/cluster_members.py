@@ -1,4 +1,4 @@
-"""The processes of a cluster, how they are asked, and how others wait for them.
+"""The processes of a cluster, requests to them, and waiting for conditions.
 
 Used by cluster_kit and the tests.
 """
@@ -102,7 +102,7 @@ class Member:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there; it may be paused."""
+        """Whether the process exists; it may be paused."""
         return self.process.poll() is None
 
     def kill(self) -> None:
@@ -131,7 +131,7 @@ class Member:
 
 
 class Server(Member):
-    """A server, and how it is asked."""
+    """A server process and its REST client."""
 
     port = 0
     id = ""

@@ -60,9 +60,7 @@ def cluster_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServe
 
 @pytest.fixture(scope="module")
 def shared_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster for the scenarios of a module, one after the other; each makes it whole again
-    first.
-    """
+    """A cluster shared by the scenarios of a module; each restarts what is missing first."""
     store, engine = str(request.param).split("-")[:2]
     name, url = f"cluster_{next(NUMBERS)}", ""
     if store == "postgres":
@@ -95,8 +93,8 @@ def cluster(shared_cluster: Cluster) -> Iterator[Cluster]:
 
 @pytest.fixture
 def own_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """A cluster on the embedded store for this test alone, with nobody in it yet; without Spark
-    unless the test asks for it.
+    """A cluster on the embedded store for this test alone, with no process yet; without Spark
+    unless the test requests it.
     """
     with quick_disk() as root:
         made = Cluster(root, spark=getattr(request, "param", "plain") == "spark")

@@ -1,6 +1,4 @@
-"""Benchmarks run, with numbers so small that they say nothing: so that they are not found broken on
-the day they are needed.
-"""
+"""Every benchmark runs, with tiny numbers: so that none is found broken on the day it is needed."""
 
 import json
 import subprocess

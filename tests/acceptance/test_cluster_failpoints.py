@@ -1,5 +1,5 @@
-"""A process dies at every place where something becomes durable: the leader at each of its own, the
-driver and the worker at each of theirs.
+"""A process dies at every point where state becomes durable: the leader, the driver and the worker
+at each of their own.
 
 The scenario is always the same: a bounded job whose driver is killed once. Whatever else dies,
 the job is finished with every row once, and nothing of it is left.

@@ -1,5 +1,5 @@
-"""Three servers, two workers, killed and paused one after the other while jobs run: no data is lost
-or doubled, nothing ended comes back, numbers only grow.
+"""Three servers, two workers, killed and paused in sequence while jobs run: no data is lost or
+doubled, no ended job runs again, numbers only grow.
 """
 
 import itertools

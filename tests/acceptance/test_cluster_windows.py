@@ -1,5 +1,5 @@
-"""Windows of time that are known to be dangerous, hit exactly: a process is killed or stopped at a
-named place of the code while others look on.
+"""Known dangerous windows, hit exactly: a process is killed or stopped at a failpoint while the
+others run.
 """
 
 import os

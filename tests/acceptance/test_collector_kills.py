@@ -1,5 +1,5 @@
-"""The collector, killed -9 for real at every failpoint: what belongs to somebody is never touched,
-and the next pass ends what was begun.
+"""The collector, killed -9 at every failpoint: owned state is never touched, and the next pass
+completes what was started.
 """
 
 import shutil

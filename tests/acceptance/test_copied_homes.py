@@ -1,5 +1,5 @@
-"""Two copies of one home on one sink: whichever runs, is killed and starts again, the rows equal
-the source, and one copy stops by name.
+"""Two copies of one home on one sink: whichever runs, is killed and restarts, the rows equal the
+source, and one copy stops with an error that names the other.
 
 Real processes and real kills, the plain engine. The copies have one lineage, the same generation
 and the same checkpoints; only the token of a driver tells them apart.

@@ -1,5 +1,5 @@
-"""One job on Spark that dies at one failpoint after the other (in every step; in the soak at every
-single one), and still ends with exactly its rows.
+"""One job on Spark that dies at a sequence of failpoints (one of every step; in the soak all of
+them), and still ends with exactly its rows.
 
 Each run of the chain is the real `tidegate run` with a JVM, killed -9 with its whole session; the
 next one resumes and is killed somewhere else, so that every kill is also a kill during recovery.
@@ -267,7 +267,7 @@ def one_of_each_step(places: Sequence[str], rng: random.Random) -> list[str]:
 
 
 def places_of(names: Sequence[str], rng: random.Random, every: bool) -> list[str]:
-    """Where the runs of a chain die, one after the other: everywhere, or at each step once."""
+    """The failpoints at which the runs of a chain die: all of them, or one of each step."""
     gone = {*START, *STARTING_OVER, *PREPARE, *END} - set(names)
     assert gone == set(), f"there are no failpoints {sorted(gone)} any more"
     parts = [STARTING_OVER, PREPARE, middle_of_the_job(names, rng), END]

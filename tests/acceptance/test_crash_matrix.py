@@ -438,9 +438,9 @@ class ScenarioRun:
             assert not list((self.home / "work").glob("*/*")), "scratch files are left"
 
     def check_counts(self, snapshot: JobSnapshot) -> None:
-        """What was counted is what is there: each batch once, however often it was tried.
+        """The metrics match the rows: each batch counts once, however often it was tried.
 
-        What was counted is lost with the store.
+        The metrics are lost with the store.
         """
         outcome = snapshot.outcome
         if outcome is None or outcome.plan is None or self.scenario.meanwhile is lose_the_store:

@@ -1,4 +1,4 @@
-"""A job that `tidegate run` leads obeys what is asked of a server: in every phase, however the
+"""A job that `tidegate run` leads obeys commands sent to a server: in every phase, however the
 driver, the run or the store hangs.
 """
 

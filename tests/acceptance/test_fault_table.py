@@ -195,7 +195,7 @@ class StrikesAt(PlainEngine):
 
 @pytest.fixture
 def site() -> Iterator[Site]:
-    """Not below tmp_path: pytest moves its old folders, and whatever is mounted in them."""
+    """Not below tmp_path: pytest moves its old folders, with the file systems mounted in them."""
     root = Path(tempfile.mkdtemp(prefix="tidegate-faults-"))
     try:
         yield from _sites(root)

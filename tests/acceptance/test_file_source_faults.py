@@ -1,6 +1,6 @@
 """Files that disappear, change or cannot be read, while a job runs or between two runs of it.
 
-Nothing is lost, nothing comes twice, and every advice works.
+Nothing is lost or doubled, and every advice of a message works.
 
 Runs are processes with the plain engine, killed with -9; a disk that is not mounted is a
 directory that was renamed away, with an empty one in its place.

@@ -178,7 +178,7 @@ class Site:
 
 @contextlib.contextmanager
 def serving(place: Path, config: Path, sign: str) -> Iterator[Site]:
-    """A server, from its first word to its orderly end."""
+    """A server process, from its start to its graceful stop."""
     site, out = Site(place, free_port()), place / "out.txt"
     command = [
         *SERVER,

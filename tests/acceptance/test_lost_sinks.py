@@ -156,8 +156,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a server leads, whose workers are on other hosts: nobody asks the target before the
-    driver does.
+    """As with a server whose workers are on other hosts: the target is not read before the driver
+    does.
     """
     monkeypatch.setattr(in_process, "ask_recorded", lambda *_: None)
 

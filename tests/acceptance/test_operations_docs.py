@@ -1,5 +1,5 @@
-"""Every command that docs/operations shows is run, page by page, in the order in which it stands
-there; drivers have the plain engine.
+"""Every command that docs/operations shows is run, page by page and in order; drivers use the
+plain engine.
 
 The `sh` blocks of a page are its commands, on an installation where job 7 (`orders`, its file in
 the working directory) was cancelled after six checkpoints and job 9 (`left`) was forgotten by the
@@ -40,7 +40,7 @@ sink {{ LocalFile {{ plugin_input = "t", path = "{out}", file_format_type = "jso
 
 
 def commands(page: str) -> list[str]:
-    """The commands of a page, one after the other. A backslash at a line's end continues it."""
+    """The commands of a page, in order. A backslash at a line's end continues it."""
     blocks = re.findall(
         r"^```sh\n(.*?)^```$", (FOLDER / page).read_text(), flags=re.MULTILINE | re.DOTALL
     )
@@ -87,9 +87,7 @@ def test_the_commands_of_a_page_do_what_it_describes(
 
 
 def test_every_command_in_the_text_is_one_that_there_is() -> None:
-    """Commands that stand in a sentence or a table are not run; they have to be known with all
-    their options.
-    """
+    """Commands within a sentence or a table are not run, but they and their options must exist."""
     unknown = []
     for page in PAGES:
         for command in re.findall(r"`tidegate ([^`]+)`", (FOLDER / page).read_text()):

@@ -46,7 +46,7 @@ def ran(*command: object, cwd: Path, **environ: str) -> "subprocess.CompletedPro
 
 
 def built(hook: str, source: Path, folder: Path) -> Path:
-    """What a front end such as `python -m build` asks of the build back end."""
+    """What a front end such as `python -m build` requests from the build back end."""
     program = f"import setuptools.build_meta as b; print(b.{hook}({str(folder)!r}))"
     made = ran(sys.executable, "-c", program, cwd=source)
     assert made.returncode == 0, made.stdout + made.stderr

@@ -1,5 +1,5 @@
-"""A restore that is killed -9 at each of its steps, and asked for again: the same rows in the end,
-and the source of the state is as whole as before.
+"""A restore that is killed -9 at each of its steps and repeated: the same rows in the end, and the
+source of the state is unchanged.
 
 The plain engine runs the protocol; processes and kills are real.
 """

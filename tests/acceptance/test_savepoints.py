@@ -1,5 +1,5 @@
-"""Savepoints of real jobs: leaders and drivers are killed while one is made, the storage refuses
-it, users request it twice; and whatever happens, rows are exact.
+"""Savepoints of real jobs: leaders and drivers are killed while one is taken, the storage
+refuses it, users request it twice; the rows are always exact.
 """
 
 import json

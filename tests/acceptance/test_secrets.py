@@ -1,5 +1,5 @@
-"""A job with passwords in every place where one can stand, against a database that repeats them in
-its errors: nobody gets to see them.
+"""A job with passwords in every possible option, against a database that repeats them in its
+errors: they are never shown.
 
 Not in a log, an answer, a page, a bundle, or the list of processes. The store is left out: drivers
 read their passwords there, so it is what must be guarded.
@@ -159,7 +159,7 @@ class Site:
         until("the server", lambda: self.ask("/health"))
 
     def ask(self, path: str, body: str | None = None) -> str:
-        """An answer, whatever it is; a server that is not there is an OSError."""
+        """Return the answer of any status; a server that does not run raises OSError."""
         try:
             with urllib.request.urlopen(
                 urllib.request.Request(

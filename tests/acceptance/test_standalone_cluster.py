@@ -36,7 +36,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]
 
 @pytest.fixture
 def cluster(standing: SparkCluster) -> SparkCluster:
-    """With two workers, whatever the test before has done to it."""
+    """A cluster with two workers again, whatever the previous test did to it."""
     standing.add_workers(2 - len(standing.workers))
     return standing
 
@@ -199,7 +199,7 @@ def fake(name: str, rows: int) -> str:
 
 
 def bounded(root: Path, rows: int, slow_ms: int) -> str:
-    """Two pipelines: one that runs fused in the Python workers, one that goes through SQL."""
+    """Two pipelines: one that runs fused in the Python workers, one that runs through SQL."""
     return f"""source {{ {fake("a", rows)}
 {fake("b", rows)} }}
 transform {{ Sql {{ plugin_input = "b", plugin_output = "c",

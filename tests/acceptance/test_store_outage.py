@@ -1,4 +1,4 @@
-"""The home of an installation goes away, is replaced or is full under a server and a driver: it is
+"""The home of an installation disappears, is replaced or is full under a server and a driver: it is
 detected, reported everywhere, waited for, and no row is lost.
 """
 
@@ -78,7 +78,7 @@ def says_why(server: Server, job: Job, words: str) -> None:
 
 
 def stalled(server: Server, job: Job) -> Refused:
-    """Wait until the refusal to show a job says that it is STALLED."""
+    """Wait until the error answer for a job reports it as STALLED."""
     last: list[Refused | None] = [None]
 
     def says_stalled() -> Refused | None:

@@ -1,5 +1,5 @@
-"""Access tokens, made and revoked by commands that are killed -9 for real: one is there or it is
-not, and the others stay good.
+"""Access tokens, created and revoked by commands that are killed -9: each exists or does not, and
+the others stay valid.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tidegate.testing.failpoints import failpoint_names
 
 
 class Installation:
-    """An installation with one token, which somebody uses."""
+    """An installation with one token that is in use."""
 
     def __init__(self, home: Path, runs: CrashRuns) -> None:
         self.home = Home(home)
@@ -37,7 +37,7 @@ class Installation:
             return sorted(token.name for token in tokens.all())
 
     def comes_in(self) -> bool:
-        """Whether somebody with the used token does."""
+        """Whether the token in use is accepted."""
         with self.tokens() as tokens:
             return (
                 authenticate(self.text, {token.id: token for token in tokens.all()}.get, 0)

@@ -152,7 +152,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A fresh visitor; whatever a script complains about fails the test."""
+    """A page of a new browser context; every script error fails the test."""
     context = browser.new_context(viewport={"width": 1280, "height": 900})
     context.set_default_timeout(TIMEOUT_MS)
     visit, wrong = context.new_page(), []

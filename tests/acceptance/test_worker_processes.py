@@ -1,5 +1,5 @@
 """Workers and detached drivers as real processes, on the plain engine: killed, paused, adopted,
-ordered to stop. The test plays the leader, by hand.
+stopped. The test plays the leader.
 """
 
 import itertools
