@@ -93,7 +93,7 @@ class FaultInjector:
 @pytest.mark.parametrize(
     "shared_cluster", [kind for kind in KINDS if kind.endswith("plain")], indirect=True
 )
-def test_random_faults(cluster: Cluster, seed: int, round: int) -> None:
+def test_random_faults_lose_and_double_no_row(cluster: Cluster, seed: int, round: int) -> None:
     chance = random.Random(f"{seed}-{round}")
     batch, stream = cluster.submit(bounded(ROWS, 200, PATIENT)), cluster.submit(flow(env=PATIENT))
     injector = FaultInjector(cluster, [batch, stream], chance)
