@@ -31,7 +31,7 @@ test: testbed ## All tests but the soak: unit, contract, databases, simulation, 
 unit: venv ## The unit tests, without Java and servers: about three minutes (ARGS="-k words")
 	$(PYTEST) -q -m "not soak" tests/unit $(ARGS)
 
-one: venv ## Some tests, without provisioning servers: make one T=tests/unit/config/test_lexer.py
+one: venv ## Some tests, without provisioning servers: make one T=tests/unit/config/test_env_options.py
 	$(PYTEST) -m "not soak" $(T) $(ARGS)
 
 check: venv ## Format, lint, types, layers, tidiness: what must hold before a commit
