@@ -148,9 +148,7 @@ class FilesContract:
         assert paths[1] in storage.sweep(5, 1, {paths[2]}, 1)
         assert [storage.damage(path) == "" for path in paths] == [False, False, True]
         storage.delete_job(5, below=11)
-        assert [
-            *files.walk("")
-        ] == []  # some servers list the empty directories for a while
+        assert [*files.walk("")] == []  # some servers list the empty directories for a while
 
     def test_what_an_older_generation_left_is_replaced_and_what_a_newer_one_made_stays(
         self, files: Files
