@@ -271,7 +271,7 @@ def test_a_checkpoint_that_is_not_retained_is_refused_with_those_that_are(
     code, output = finish(installation.start(file, "--restore", "checkpoint:4711"))
     assert code == 2
     assert "4711" in output
-    assert "there are:" in output
+    assert "retained checkpoints:" in output
 
 
 def test_a_damaged_newest_checkpoint_is_named_and_the_next_older_one_is_used(
