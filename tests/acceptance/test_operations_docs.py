@@ -107,9 +107,10 @@ def test_every_command_in_the_text_is_one_that_there_is() -> None:
 
 def test_every_page_is_run_by_a_test_and_in_the_list_of_pages() -> None:
     elsewhere = {
-        "savepoints.md",
-        "what-stops-a-job.md",
-    }  # their commands need a job: test_savepoints.py, test_accept_change_command.py
+        "savepoints.md",  # its commands need a job: test_savepoints.py
+        "what-stops-a-job.md",  # the same: test_accept_change_command.py
+        "log-events.md",  # a table without commands
+    }
     assert {path.name for path in FOLDER.glob("*.md")} == {*PAGES, *elsewhere}
     assert [
         page for page in PAGES[1:] if f"]({page})" not in (FOLDER / "README.md").read_text()

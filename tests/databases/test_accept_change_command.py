@@ -150,7 +150,7 @@ def test_a_server_resumes_the_job(shell: Shell) -> None:
     assert shell.ends(*words[:-1], "skip", "--server", server)[0] == 2
     assert shell.ends(*[word.replace("0/", "9/") for word in words], "--server", server)[0] == 3
     code, said = shell.ends(*words, "--server", server)
-    assert (code, "rows that it no longer has stay in the target" in said) == (0, True), said
+    assert (code, "rows that the table no longer has stay in the target" in said) == (0, True), said
     until(
         "the rows that are read again",
         lambda: (
