@@ -380,7 +380,7 @@ def test_everything_can_be_reached_by_keyboard_and_read_without_scripts(
     assert page.locator("#answer").inner_text().startswith("orders")
     assert page.locator("svg.graph .node").count() == 2
     page.keyboard.press("Tab")
-    assert page.locator(":focus").inner_text() == "To the content"
+    assert page.locator(":focus").inner_text() == "Skip to content"
     dark = page.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
     assert dark == "rgb(18, 23, 30)"
     context.close()
